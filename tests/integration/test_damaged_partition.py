@@ -53,7 +53,9 @@ def test_a_damaged_database_goes_on_from_its_snapshot(tmp_path, caplog, expected
     if damage is alter:  # one that has lost its beginning, too, of which nothing is put aside
         (data_dir / "partitions" / other / "CURRENT").unlink()
     assert shown(run_pipeline(SHOP, data_dir, keys)) == expected
-    assert any("a snapshot is taken" in record.message for record in caplog.records)
+    assert any(
+        "a snapshot replaces the damaged database" in record.message for record in caplog.records
+    )
     assert (data_dir / "partitions" / f"{number}.aside-damaged").exists()
 
 

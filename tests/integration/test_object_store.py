@@ -78,7 +78,7 @@ def test_an_unreachable_store_is_said_in_one_line(s3, walle, tmp_path):
 
 def test_no_credentials_and_a_missing_extra_are_said(s3, tmp_path, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with pytest.raises(StoreError, match="Missing AccessKeyId: it comes from the environment"):
+    with pytest.raises(StoreError, match="Missing AccessKeyId: check the environment"):
         open_objects(f"s3://{BUCKET}/x", {"endpoint": s3.endpoint})
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     # what asks for those of the machine itself gets an answer from nowhere
@@ -172,8 +172,8 @@ def test_a_store_that_is_away_delays_snapshots_and_nothing_else(
     assert longest < 2.0  # a commit never waits
     told = [record.message for record in caplog.records if record.name == copies.__name__]
     assert len(told) == 2
-    assert "a snapshot fails, and is tried again" in told[0]
-    assert "snapshots again" in told[1]
+    assert "a snapshot failed, and is retried" in told[0]
+    assert "snapshots work again" in told[1]
     assert not list(tmp_path.glob("db.checkpoint-*"))
     assert PartitionSnapshots(objects, "shop", 0).fetch(tmp_path / "back") is not None
 

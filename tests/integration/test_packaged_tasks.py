@@ -349,4 +349,4 @@ def test_a_package_is_validated_by_itself_and_put_in_by_an_override(walle, folde
 def test_a_package_is_not_packed_again(walle, folder):
     done = walle("task", "build", folder / "device.yaml", cwd=folder, check=False)
     assert done.returncode == 3
-    assert "the task 'visit' is a package already: name the YAML" in done.stderr
+    assert "the task 'visit' is already a package: give the YAML" in done.stderr

@@ -182,7 +182,7 @@ def test_a_client_address_is_refused(run, tmp_path):
     environ = {"RAY_ADDRESS": "ray://127.0.0.1:10001"}
     code, line = refused(run(tmp_path / "d", "--runtime", "ray", environ=environ, check=False))
     assert code == ClusterError.exit_code
-    assert "give HOST:PORT or auto" in line
+    assert "set HOST:PORT or auto" in line
 
 
 def test_ray_that_is_not_installed_is_one_line(tmp_path):

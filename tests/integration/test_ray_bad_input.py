@@ -132,7 +132,7 @@ if len(list(deaths.iterdir())) < 3:
     os.environ["WALLE_CRASH"] = "recover.before"
 """
     done = shop(data_dir, *RAY, doctor=doctor)
-    assert "is started again from its last commits: its process died" in done.stderr
+    assert "is restarted from its last commits: its process died" in done.stderr
     assert len(done.stdout.splitlines()) == 1  # Ray itself tells of deaths there
     assert outcome(data_dir) == expected
 

@@ -167,7 +167,7 @@ def test_which_task_of_a_pipeline_is_asked_for(walle, refused, folder):
     )
     (folder / "p.yaml").write_text(f"{pipeline}{TASK}---\n{second}")
     assert refused("build", "p.yaml").endswith(
-        "p.yaml: holds the tasks visit, other: name one with --task"
+        "p.yaml: has the tasks visit, other: choose one with --task"
     )
     assert "there is no task 'visti', did you mean 'visit'?" in refused(
         "build", "p.yaml", "--task", "visti"

@@ -1,18 +1,17 @@
-"""Actors, device hosts and the cloud side: the only place where decisions meet I/O.
+"""Actors and device hosts: the only place where decisions meet I/O.
 
-In come batches of a source and what a tunnel brings down; out go commits of partitions,
-frames for the tunnel, and on the other side features in a table.
+Input: batches of a source, and messages from a tunnel. Output: commits of partitions, and frames
+for the tunnel.
 
-``device_host`` is the actor that reads and gives batches to its partitions. ``partition`` is
-the loop of one partition: take, run (``runs``), let each part contribute, commit. What a
-turn collects is in ``turns``, what commits consist of in ``parts``, the rows in ``rows``, what
-is planned for a partition in ``plan``, how it begins in ``opening``. ``cloud`` takes what
-arrives, ``engine`` has models computed elsewhere in Ray. The rest is what an actor is: one
-thread, a bounded mailbox, a supervisor.
+``device_host`` is the actor that reads batches and gives them to its partitions. ``partition`` is
+the loop of one partition: take, run (``runs``), let each part contribute, commit. ``turns`` holds
+the data of a turn, ``parts`` the parts of a commit, ``rows`` the rows, ``plan`` the settings of a
+partition, ``opening`` its start. ``engine`` lets Ray actors run models. The other modules define an
+actor: one thread, a bounded mailbox, a supervisor.
 
-The room never
+The package never
 
-- decides what an event means (``stream``), or what a guest may do (``vm``);
-- commits a part of a turn, or sends what is not durable yet;
-- reads a definition: ``app`` hands in what it needs.
+- decides the meaning of an event (``stream``), or the rights of a guest (``vm``);
+- commits half a turn, or sends frames that are not durable yet;
+- reads a definition: ``app`` passes in what it needs.
 """

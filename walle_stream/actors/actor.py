@@ -1,10 +1,9 @@
 """Actors: one thread, one mailbox, one message at a time.
 
-An actor owns its state; nobody else touches it. ``tell`` needs no answer,
-``ask`` waits for one: every asker gets an answer or ``ActorDeadError``, also
-those whose message was still waiting when the actor died. Devices are not
-actors of this kind (a thread each would not scale): they are *virtual* actors
-inside a :class:`~walle_stream.actors.device_host.DeviceHost`.
+Only the actor itself touches its state. ``tell`` needs no answer; ``ask`` waits for one. Every
+``ask`` gets an answer or ``ActorDeadError``, even if its message was still waiting when the actor
+died. Devices are not actors of this kind, as a thread each would not scale. They are *virtual*
+actors inside a :class:`~walle_stream.actors.device_host.DeviceHost`.
 """
 
 import logging
@@ -18,42 +17,42 @@ _log = logging.getLogger(__name__)
 
 
 class Actor:
-    """Base of all actors; override the hooks. All run in the actor's thread."""
+    """Base class of all actors; override the hooks. All hooks run in the actor's thread."""
 
     name = "actor"
 
     idle_interval_s: float | None = None
-    """How long to wait for a message before ``on_idle``; None waits for ever."""
+    """Time without a message before ``on_idle``; None waits for ever."""
 
     def on_start(self) -> None:
-        """Open what the actor needs; before any message. May block.
+        """Open the actor's resources, before any message. May block.
 
-        Raising ends the actor: every ask fails, ``ActorRef.failure`` holds it.
+        An error ends the actor: every ask fails, and ``ActorRef.failure`` holds the error.
         """
 
     def on_message(self, message: Any) -> Any:
-        """Handle one message and return the answer, if it was asked.
+        """Handle one message and return the answer for an ask.
 
-        May block. Raising reaches ``on_failure`` and, for an ask, the asker.
+        May block. An error goes to ``on_failure`` and, for an ask, to the asker.
         """
 
     def on_idle(self) -> None:
         """Run when no message came for ``idle_interval_s``; may block."""
 
     def on_failure(self, error: BaseException) -> bool:
-        """Return whether to go on after a hook raised; by default the actor stops."""
+        """Return whether to continue after an error of a hook; by default the actor stops."""
         _log.debug("actor %s stops: %s", self.name, error)
         return False
 
     def on_stop(self) -> None:
-        """Release what ``on_start`` opened; last, also after a failure."""
+        """Release the actor's resources; runs last, even after a failure."""
 
 
 class ActorRef:
-    """The handle through which others talk to a running actor. Thread-safe."""
+    """Handle of a running actor for its callers. Thread-safe."""
 
     def __init__(self, actor: Actor, mailbox_max_bytes: int = MAILBOX_MAX_BYTES) -> None:
-        """Start a fresh actor in its own thread; from now on only that thread touches it."""
+        """Start a new actor in its own thread; from now on only that thread touches it."""
         self.name = actor.name
         self.failure: BaseException | None = None
         self._actor = actor
@@ -64,7 +63,8 @@ class ActorRef:
     def tell(self, message: Any, size_bytes: int = 0) -> None:
         """Send without waiting for an answer; blocks while the mailbox is full.
 
-        The message is the actor's from now on. ``size_bytes`` counts in the mailbox's bound.
+        The message belongs to the actor from now on. ``size_bytes`` counts towards the mailbox's
+        limit.
 
         Raises:
             ActorDeadError: The actor has stopped.
@@ -75,7 +75,7 @@ class ActorRef:
             raise self._dead() from error
 
     def ask(self, message: Any, timeout_s: float | None = None) -> Any:
-        """Send a message, the actor's from now on, and wait for the answer (None: for ever).
+        """Send a message and wait for the answer (None: for ever); the message is then the actor's.
 
         Raises:
             ActorDeadError: The actor stopped before it answered.
@@ -89,14 +89,14 @@ class ActorRef:
         has_answer, value = reply.wait(timeout_s)
         if not has_answer:
             raise AskTimeoutError(
-                f"actor {self.name} gave no answer to {type(message).__name__} in {timeout_s} s"
+                f"actor {self.name} did not answer {type(message).__name__} in {timeout_s} s"
             )
         if reply.error is not None:
             raise reply.error
         return value
 
     def stop(self) -> None:
-        """Let the actor handle what waits, then end it; does not wait."""
+        """Let the actor handle the waiting messages, then end it; never waits."""
         self._mailbox.close()
 
     def join(self, timeout_s: float | None = None) -> bool:
@@ -111,12 +111,12 @@ class ActorRef:
 
     @property
     def waiting(self) -> list[Any]:
-        """The messages that wait."""
+        """The waiting messages."""
         return self._mailbox.messages
 
     @property
     def mailbox_bytes(self) -> int:
-        """Bytes of the messages that wait."""
+        """Bytes of the waiting messages."""
         return self._mailbox.size_bytes
 
     def _dead(self) -> ActorDeadError:
@@ -128,10 +128,10 @@ class ActorRef:
         try:
             actor.on_start()
             self._loop(actor)
-        except BaseException as error:  # noqa: BLE001 - the actor loop is the last place to see it
+        except BaseException as error:  # noqa: BLE001 - last place to see it
             self.failure = error
             if not isinstance(error, WalleError):
-                # whoever is told of it may have one line for it: a mistake of ours needs its place
+                # a receiver of the error may log one line only, but a bug needs its traceback
                 _log.exception("actor %s failed", self.name)
         finally:
             self._mailbox.close()

@@ -1,13 +1,13 @@
-"""How many events a batch may have: as many as a turn takes in its target time.
+"""Size of batches: as many events as a turn can handle in its target time.
 
-Large batches spread what a turn costs at least (a VM's call, a write batch, a
-frame) over more events, small ones are committed sooner. Where batches are cut
-changes no feature and no state; so time may be measured here.
+Large batches spread the fixed cost of a turn (a VM call, a write batch, a frame) over more events;
+small batches are committed sooner. The boundaries of batches change neither features nor state, so
+the size may depend on measured time.
 
-What counts is what a turn *works*: the host thread's CPU, and its VMs' while it waits
-for them. What others take of the cores counts nothing: smaller batches give none of it
-back, they only cost more. Nor do waits (a pause before a run is tried again, a model
-elsewhere, a disk): they are no shorter for fewer events.
+Only the *work* of a turn counts: CPU time of the host's thread, and of its VMs while the thread
+waits for them. CPU time of other programs does not count: smaller batches would only cost more and
+free no core. Waits do not count either (a pause before a retry, a remote model, a disk): they are
+no shorter for fewer events.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,16 @@ from walle_stream.clock import monotonic_ms, thread_cpu_ms
 from walle_stream.vm.task_pool import called_cpu_ms
 
 FIRST_EVENTS: Final = 256
-"""Most events of a batch before any turn was measured: a script's runs may be long."""
+"""Maximum events of a batch before the first measurement: a script's runs may be long."""
 
 LEAST_EVENTS: Final = 8
-"""A batch is never cut smaller, whatever a turn takes."""
+"""Minimum limit of a batch, however long a turn takes."""
 
 FIXED_SHARE: Final = 1 / 3
-"""Most of a turn's work that may be the same for any batch: where it would be more,
-waiting for events is cheaper than committing."""
+"""Maximum share of a turn's work that may be fixed.
+
+Above it, waiting for more events is cheaper than committing.
+"""
 
 _SHARED_BY: Final = 8
 _MOST_STRETCH: Final = 20.0
@@ -33,24 +35,24 @@ _GROWTH: Final = 2.0
 _WEIGHT: Final = 0.3
 _SURPRISE: Final = 2.0
 _TRUST: Final = 0.1
-"""Batches that differ by less than this share of their size say nothing of what is fixed."""
+"""Share of the batch size; smaller differences tell nothing about the fixed part."""
 
 
 def spent_ms() -> float:
-    """Return what the calling thread and the VMs that it called have worked, milliseconds."""
+    """Return the CPU milliseconds of the calling thread and the VMs that it called."""
     return thread_cpu_ms() + called_cpu_ms()
 
 
 def shared_by(partitions: int) -> int:
-    """Return how many times the events of one partition's a read and a turn of some have.
+    """Return the factor by which a read and a turn of several partitions exceed those of one.
 
-    Sixteen partitions that have a part in it are worth as much as eight.
+    From eight partitions on, the factor stays at eight.
     """
     return max(min(partitions, _SHARED_BY), 1)
 
 
 class OwnTime:
-    """The time of a host without what others took: its work, and its waits for events.
+    """Clock of a host without the time taken by other programs: its work, and its waits for events.
 
     The age of a batch is measured with it. One thread, the host's.
     """
@@ -60,17 +62,17 @@ class OwnTime:
         worked_ms: Callable[[], float] = spent_ms,
         wall_ms: Callable[[], float] = monotonic_ms,
     ) -> None:
-        """Begin at 0, when the thread that has it looks first."""
+        """Begin at 0; the clock starts with the first look of its thread."""
         self._clocks = worked_ms, wall_ms
         self._worked_ms = 0.0
         self.looked_ms = 0.0
-        """When it was looked at last, by the wall's clock; 0 before the first time."""
+        """Wall-clock time of the last look; 0 before the first."""
         self.ms = 0.0
 
     def look(self, *, has_waited: bool) -> tuple[float, float]:
-        """Go on by what passed since the last look; return the host's and the wall's clocks.
+        """Add the time since the last look; return the readings of the work and the wall clock.
 
-        A host that had to wait for events meanwhile had nothing else to do: what passed is its own.
+        If the host waited for events meanwhile, it had nothing else to do: all of that time counts.
         """
         worked_ms, wall_ms = self._clocks[0](), self._clocks[1]()
         if self.looked_ms:
@@ -81,45 +83,45 @@ class OwnTime:
 
 
 class BatchSizer:
-    """Batch size of one device host. Its thread measures, the source's thread asks."""
+    """Batch size of one device host. Its thread measures; the source's thread reads the size."""
 
     def __init__(
         self, target_ms: float, most: int, own: OwnTime | None = None, partitions: int = 1
     ) -> None:
         """Begin small; a partition's batch has at most ``most`` events (≥ 1).
 
-        The partitions share the host's turns; each has a write batch of its own in one.
+        The partitions share the host's turns; in a turn each has its own write batch.
         """
         self.own = own or OwnTime()
-        """Says how old batches are, and what turns work."""
+        """Clock for the age of batches and the work of turns."""
         self.target_ms = target_ms
-        """What a turn should take at most, milliseconds."""
+        """Maximum time of a turn, milliseconds."""
         most *= shared_by(partitions)
         self._most = most
         self._cost = _Cost()
         self._passed_ms = self._worked_ms = 0.0
         self.events = min(FIRST_EVENTS, most)
         self.floor = 1
-        """Fewer events are worth no commit while more are at hand."""
+        """Minimum events of a commit while more events are available."""
 
     def expected_ms(self, events: int) -> float:
-        """Return how long a turn should last, as turns of late did; 0 before the first."""
+        """Return the expected milliseconds of a turn, from recent turns; 0 before the first."""
         return self._passed_ms * events
 
     @property
     def stretch(self) -> float:
-        """How many times its work a turn lasts, 1 to 20: others that want the cores stretch it.
+        """Ratio of a turn's duration to its work, 1 to 20; competition for the cores increases it.
 
-        Whoever feeds the host is stretched as well: a pause of it says so much less.
+        It slows the source's process too, so a pause of the source means correspondingly less.
         """
         ratio = self._passed_ms / self._worked_ms if self._worked_ms else 1.0
         return min(max(ratio, 1.0), _MOST_STRETCH)
 
     def add(self, events: int, worked_ms: float, passed_ms: float) -> None:
-        """Learn from a turn; one without events teaches nothing.
+        """Learn from a turn; a turn without events is ignored.
 
-        ``worked_ms`` is what ``spent_ms`` gives from its beginning to its commit; ``passed_ms``, by
-        the wall's clock, is for ``expected_ms`` and ``stretch`` alone.
+        ``worked_ms`` is the difference of ``spent_ms`` from the turn's beginning to its commit.
+        ``passed_ms``, by the wall clock, is only for ``expected_ms`` and ``stretch``.
         """
         if not events:
             return
@@ -134,16 +136,16 @@ class BatchSizer:
             floor = cost.fixed_ms * (1 / FIXED_SHARE - 1) / cost.each_ms
             wanted = max((self.target_ms - cost.fixed_ms) / cost.each_ms, floor)
         self.floor = min(max(int(floor), 1), self._most)
-        # a small batch says little about a large one
+        # a small batch tells little about a large one
         grown = min(wanted, max(_GROWTH * events, self.events))
         self.events = min(max(int(grown), LEAST_EVENTS), self._most)
 
 
 class _Cost:
-    """What a turn works: a fixed part, and one for each event; a line through turns of late.
+    """Work of a turn: a fixed part and a part per event, fitted as a line through recent turns.
 
-    Turns of one size cannot tell the parts from each other: then the fixed part keeps its
-    share of the whole, until the whole becomes another one.
+    Turns of one size cannot separate the parts: the fixed part then keeps its share of the whole,
+    until the whole changes.
     """
 
     def __init__(self) -> None:
@@ -161,7 +163,7 @@ class _Cost:
             self.fixed_ms, self.each_ms = 0.0, ms / events
             return
         share = self.fixed_ms / self._ms if self._ms else 0.0
-        # what one turn works in excess, a waking of many devices, must not halve the next
+        # one turn with exceptional work, such as waking many devices, must not halve the next batch
         more, more_ms = events - self._events, ms - self._ms
         self._events += _WEIGHT * more
         self._ms += _WEIGHT * more_ms
@@ -174,7 +176,7 @@ class _Cost:
         self.fixed_ms = max(self._ms - self.each_ms * self._events, 0.0)
 
     def _is_other(self, events: int, ms: float) -> bool:
-        # two turns, one behind the other, of which the first is explained by no other size
+        # two successive turns that deviate in the same direction, the first at a known size
         if not self._events:
             return True
         expected_ms, before = self.fixed_ms + self.each_ms * events, self._surprise

@@ -1,10 +1,9 @@
 """The device host: the actor that owns partitions and all their devices.
 
-It runs its partitions' turns in its own thread: they take one after the other, and
-commit together, so that they share the VMs' calls; the VMs run beside it on their own
-interpreter locks. Each partition has a write batch of its own, and fails alone. Devices
-are virtual actors inside: activated by their first event, passivated when others are
-more recent.
+It runs its partitions' turns in its own thread. The partitions take events one after the other, and
+commit together, so that they share the calls of VMs. The VMs run beside the host on their own
+interpreter locks. Each partition has its own write batch, and fails alone. Devices are virtual
+actors inside: the first event activates a device, and the host passivates the least recent ones.
 """
 
 import logging
@@ -35,37 +34,39 @@ from walle_stream.types import UplinkFrame
 _log = logging.getLogger(__name__)
 
 SETTLE_POLL_S: Final = 0.002
-"""How often replies are looked for, while nothing else is left to do."""
+"""Interval between checks for replies, while no other work is left."""
 
 
 DELIVERY_EVENTS: Final = 256
-"""Most events handed over at once: they should still be in the processor's caches when
-they are taken. A commit takes many of these."""
+"""Maximum events handed over at once.
+
+They should still be in the processor's caches when they are taken. A commit has many such
+deliveries.
+"""
 
 LINGER_S: Final = 0.003
-"""How long more is waited for before a commit, while nothing comes and the host has its core."""
+"""Wait for more events before a commit, while none arrive and the host's core is free."""
 
 _IDLE_S: Final = 0.05
-_AGE_SHARE: Final = 0.5  # of the latency target, that a batch waits for its commit
+_AGE_SHARE: Final = 0.5  # of the latency target: maximum age of a batch at its commit
 
 
 class Pull:
-    """Message: read on from a source whose partitions are all this host's.
+    """Message: continue to read a source whose partitions are all this host's.
 
-    Events are made and taken by one thread, so they never leave its core's caches:
-    that is worth more than reading beside it, which the interpreter's lock hardly allows.
-    The host sends itself the message again until the source is done, so that others
-    come between.
+    One thread makes and takes the events, so that they stay in its core's caches. That is worth
+    more than reading in parallel, which the interpreter's lock hardly allows. The host sends itself
+    the message again until the source is done, so that other messages come between.
     """
 
     def __init__(self, reader: SourceReader, again: Callable[["Pull"], None]) -> None:
-        """Take a reader, which is never closed here; ``again`` sends this message to the host."""
+        """Take a reader without closing it; ``again`` sends this message to the host."""
         self.reader = reader
         self.again = again
         self.stop = Flag()
-        """Set it to have reading stop: the host drains the reader."""
+        """Set it to stop reading: the host then drains the reader."""
         self.done = Flag()
-        """Set by the host when everything read was committed, for the last time."""
+        """Set by the host after the last commit of events that were read."""
         self.events = 0
         self.is_ended = False
 
@@ -75,32 +76,32 @@ class GetOffsets(msgspec.Struct):
 
 
 class GetStatus(msgspec.Struct):
-    """Question: the partition hosts' figures, for reports and metrics."""
+    """Question: the partitions' figures, for reports and metrics."""
 
 
 class Settle(msgspec.Struct):
-    """Question: wait for all messages that are there, and for the replies to open calls.
+    """Question: take all waiting messages, and wait for the replies to open calls.
 
-    Answers how many replies are missing.
+    The answer is the number of missing replies.
     """
 
     timeout_s: float
     is_stopped: Callable[[], bool] = bool
-    """Whether to wait no longer; never, unless given. Asked in the host's thread."""
+    """Returns whether to stop waiting; by default never. Called in the host's thread."""
 
 
 class Close(msgspec.Struct):
-    """Question: commit, send and flush, and close the partitions; nothing is read any more."""
+    """Question: commit, send, flush and close the partitions; no more events are read."""
 
     flush_timeout_s: float = 5.0
     is_last: bool = True
-    """Else another one follows, and partitions stay open until then."""
+    """Whether to close the partitions; else another ``Close`` follows, and they stay open."""
 
 
 def delivery_events(partitions: int) -> int:
-    """Return how many events are read at once, of all partitions together.
+    """Return the maximum events of a read, for all partitions together.
 
-    More for many partitions: what is taken of each must be worth a turn of its own.
+    It grows with the partitions, so that each gets enough events for a turn of its own.
     """
     return DELIVERY_EVENTS * shared_by(partitions)
 
@@ -111,7 +112,7 @@ class _Waiting:
     def __init__(self) -> None:
         self.deliveries: dict[int, list[Delivery]] = {}  # by partition
         self.events: dict[int, int] = {}
-        self.since_ms = 0.0  # when the first was taken, in the host's own time
+        self.since_ms = 0.0  # start of the first delivery, by the host's own clock
         self.worked_ms = self.passed_ms = 0.0
 
     def add(self, delivery: Delivery) -> list[Delivery]:
@@ -128,9 +129,9 @@ class _Waiting:
 
 
 class DeviceHost(Actor):
-    """Hosts the devices of some partitions; see the module's docstring.
+    """Host of the devices of some partitions; see the module's docstring.
 
-    For a source that places partitions it is the ``ports.Placement``.
+    For a source that places partitions the host is the ``ports.Placement``.
     """
 
     def __init__(
@@ -144,10 +145,11 @@ class DeviceHost(Actor):
         incarnation: str = "",
         may_begin_anew: bool = False,
     ) -> None:
-        """Describe the host; nothing is opened yet.
+        """Describe the host without opening anything.
 
-        ``open_partitions`` runs in the actor's thread. ``open_placed`` opens one partition of a
-        generation, where the source places them. The rest is as in ``Placement``.
+        ``open_partitions`` runs in the actor's thread. If the source places partitions,
+        ``open_placed`` opens one partition in a generation. The other arguments are those of
+        ``Placement``.
         """
         self.name = name
         self._open = open_partitions
@@ -155,7 +157,7 @@ class DeviceHost(Actor):
         self.incarnation = incarnation
         self.may_begin_anew = may_begin_anew
         self._joined: SourceReader | None = None
-        self._left: dict[int, PartitionStatus] = {}  # partitions that went elsewhere
+        self._left: dict[int, PartitionStatus] = {}  # partitions that moved away
         self._policy = policy
         self._sizer = sizer
         self._own = sizer.own
@@ -163,13 +165,13 @@ class DeviceHost(Actor):
         self._age_ms = sizer.target_ms * _AGE_SHARE
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
-        self._waiting = _Waiting()  # for their commit
+        self._waiting = _Waiting()  # deliveries that wait for their commit
         self.in_hand_events = 0
-        """Taken and not committed; any thread may look."""
+        """Number of events taken and not committed; any thread may read it."""
 
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
-        """Short while something waits to be committed, for the disk, or for an answer."""
+        """Short while data waits for a commit or the disk, or a reply is expected."""
         if self._waiting.deliveries:
             return LINGER_S * self._sizer.stretch
         return LINGER_S if any(map(_is_waiting, self._partitions.values())) else _IDLE_S
@@ -180,10 +182,10 @@ class DeviceHost(Actor):
             self._add(partition)
 
     def on_message(self, message: Any) -> Any:
-        """Take a batch, or answer a question behind the commit of what was taken.
+        """Take a batch, or answer a question after the commit of the events taken.
 
         Raises:
-            TypeError: An unknown message; a bug of the sender.
+            TypeError: The message is unknown; a bug of the sender.
         """
         if isinstance(message, Delivery):
             has_waited = message.handed_ms > self._own.looked_ms
@@ -192,7 +194,7 @@ class DeviceHost(Actor):
         if isinstance(message, Pull):
             self._pull(message)
             return None
-        if isinstance(message, GetTasks):  # nothing that waits can change them
+        if isinstance(message, GetTasks):  # waiting events cannot change the tasks
             return {
                 device_id: self._partitions[number].parts[Installations].changes_of(device_id)
                 for number, device_ids in message.devices.items()
@@ -224,14 +226,14 @@ class DeviceHost(Actor):
             return self._close(deadline_ms) if message.is_last else self._finish(deadline_ms)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
 
-    # Where the source places partitions; called by its reader, in this actor's thread
+    # Methods of ``Placement``, which the source's reader calls in this actor's thread
 
     def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
         """Open partitions; see ``Placement.assign``.
 
         Raises:
-            TypeError: The host was made for a source that places none; a bug.
-            WalleError: One cannot be opened.
+            TypeError: The host was made for a source that places no partitions; a bug.
+            WalleError: A partition cannot be opened.
         """
         if self._open_placed is None:
             raise TypeError(f"device host {self.name} takes no partitions")
@@ -247,10 +249,10 @@ class DeviceHost(Actor):
     def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
         """Commit and close partitions; see ``Placement.revoke``.
 
-        What would not be committed by the deadline is dropped, as if it had not been read.
+        Events that cannot be committed by the deadline are dropped, as if they had not been read.
 
         Raises:
-            WalleError: One cannot be committed; it is closed at its last commit.
+            WalleError: A partition cannot be committed; it is closed at its last commit.
         """
         for number in partitions:
             events = self._waiting.events.get(number)
@@ -260,9 +262,9 @@ class DeviceHost(Actor):
                 self._commit({number: self._put_down(number)})
             else:
                 _log.warning(
-                    "partition %d goes without its last %d events, which its next owner reads "
-                    "again: their commit would take too long; a larger spec.source.pollInterval "
-                    "gives it more time",
+                    "partition %d moves without its last %d events, which its next owner reads "
+                    "again: their commit would take too long. Set a larger "
+                    "spec.source.pollInterval to allow more time",
                     number,
                     events,
                 )
@@ -282,7 +284,7 @@ class DeviceHost(Actor):
                 self._left[number] = partition.status()
 
     def settle(self) -> bool:
-        """Take what came down; see ``Placement.settle``."""
+        """Take messages from the cloud; see ``Placement.settle``."""
         self._commit_all()
         self.on_idle()
         is_behind = any(each.parts[Calls].is_behind for each in self._partitions.values())
@@ -293,9 +295,9 @@ class DeviceHost(Actor):
         return sum(each.parts[Figures].open_calls for each in self._partitions.values())
 
     def peek(self) -> list[PartitionStatus]:
-        """Return the partitions' figures as of their last commits; any thread, at once.
+        """Return the partitions' figures at their last commits; any thread, never waits.
 
-        A question would wait behind all the batches in the mailbox.
+        A question would wait behind all batches in the mailbox.
         """
         statuses = [partition.status() for partition in list(self._partitions.values())]
         for status in statuses:
@@ -303,7 +305,7 @@ class DeviceHost(Actor):
         return statuses
 
     def on_idle(self) -> None:
-        """Commit what was taken, else take acknowledgements and downlink messages."""
+        """Commit the events taken; without any, take acknowledgements and downlink messages."""
         if self._waiting.deliveries:
             self._commit_all()
             return
@@ -332,7 +334,7 @@ class DeviceHost(Actor):
 
     def _finish(self, deadline_ms: float) -> None:
         for partition in self._partitions.values():
-            # before one waits: where flushes have an interval, all wait for one
+            # before the first wait: partitions with a flush interval share one flush
             partition.idle(is_last=True)
         for partition in self._partitions.values():
             partition.finish(deadline_ms)
@@ -340,7 +342,7 @@ class DeviceHost(Actor):
     def _close(self, deadline_ms: float) -> list[PartitionStatus]:
         self._finish(deadline_ms)
         if self._joined is not None:
-            self._joined.close()  # by leaving the group, which revokes
+            self._joined.close()  # leaving the group revokes the partitions
         for partition in self._partitions.values():
             partition.close(deadline_ms)
         own = {number: partition.status() for number, partition in self._partitions.items()}
@@ -359,11 +361,11 @@ class DeviceHost(Actor):
             try:
                 batches, is_last = reader.read(), reader.is_done
             except SourceError:
-                self._commit_all()  # what came before is not read again where it came by a pipe
+                self._commit_all()  # events of a pipe cannot be read again
                 raise
         count = sum(len(batch.events) for batch in batches)
-        # a host that keeps up with its source has time for smaller commits, and their
-        # features are there sooner; one that does not is the faster the larger they are
+        # a host that keeps up with its source has time for smaller commits, which deliver features
+        # sooner; a host that falls behind is faster with larger commits
         keeps_up = 2 * count < reader.batch_events
         age_ms = min(self._age_ms, LINGER_S * 1000.0) if keeps_up else self._age_ms
         pull.events += count
@@ -381,7 +383,7 @@ class DeviceHost(Actor):
         pull.again(pull)
 
     def _pause(self) -> None:
-        # a live source has nothing yet
+        # a live source without new events
         now_ms = monotonic_ms()
         self._idle_since_ms = self._idle_since_ms or now_ms
         if now_ms - self._idle_since_ms >= self.idle_interval_s * 1000.0:
@@ -401,7 +403,7 @@ class DeviceHost(Actor):
             self._supervisors[number].run(partial(self._partitions[number].take, deliveries))
             is_end = is_end or delivery.batch.is_end
         self._add_time(waiting, began)
-        # few events are worth no commit while more are at hand
+        # few events are worth no commit while more are available
         is_old = own.ms - waiting.since_ms > age_ms
         events = sum(waiting.events.values())
         is_worth_it = has_waited or events >= sizer.floor
@@ -423,7 +425,7 @@ class DeviceHost(Actor):
         self._sizer.add(events, waiting.worked_ms, waiting.passed_ms)
 
     def _commit(self, waiting: Mapping[int, Sequence[Delivery]]) -> None:
-        """Commit partitions together, send together; those that fail are tried again alone."""
+        """Commit partitions together and send together; retry each failed partition alone."""
         partitions = {number: self._partitions[number] for number in waiting}
         if not partitions:
             return
@@ -437,7 +439,7 @@ class DeviceHost(Actor):
             def turn(
                 to: PartitionHost = partition, what: Sequence[Delivery] = waiting[number]
             ) -> None:
-                to.take(what)  # passed over where it is committed
+                to.take(what)  # skips committed deliveries
                 run_alone(pool, to.committing())
                 leaving.extend(to.outbox.due())
 
@@ -445,7 +447,7 @@ class DeviceHost(Actor):
                 turn, failure if isinstance(failure, WalleError) else None
             )
         for other, target in self._partitions.items():
-            if target.outbox.is_waiting:  # one that gets no events now has no turn of its own
+            if target.outbox.is_waiting:  # a partition without events has no turn of its own
                 self._supervisors[other].run(
                     lambda to=target: leaving.extend(to.outbox.due())  # type: ignore[misc]
                 )
@@ -461,7 +463,7 @@ class DeviceHost(Actor):
             deliveries = self._put_down(number)
 
             def turn(to: PartitionHost = partition, what: Any = devices) -> None:
-                if deliveries:  # noqa: B023 - it runs at once
+                if deliveries:  # noqa: B023 - called at once
                     to.take(deliveries)  # noqa: B023 - the same
                 answer.refused.update(to.install(message.wanted, what))
 
@@ -473,15 +475,15 @@ class DeviceHost(Actor):
 
     def _settle(self, asked: Settle) -> int:
         deadline_ms = monotonic_ms() + asked.timeout_s * 1000.0
-        self._looked_ms = 0.0  # a message may have come right behind the last look
+        self._looked_ms = 0.0  # a message may have come right after the last check
         while not (self.settle() or monotonic_ms() >= deadline_ms or asked.is_stopped()):
             Flag().wait(SETTLE_POLL_S)
         return self._open_calls
 
     def on_stop(self) -> None:
-        """Close what a failure left open; commits nothing."""
+        """Close the resources that a failure left open; commits nothing."""
         for partition in self._partitions.values():
-            # first of all: a database on a full disk may close for longer than anybody waits
+            # first, because a database on a full disk may take longer to close than callers wait
             partition.parts[Containment].close(None)
         for partition in self._partitions.values():
             partition.abandon()

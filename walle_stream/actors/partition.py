@@ -1,14 +1,14 @@
-"""The host of one partition: where the pure machine meets store, VM and tunnel.
+"""The host of one partition, which connects the pure core to store, VMs and tunnel.
 
-A turn of this object takes some batches, one by one, then commits them together::
+A turn takes some batches, one by one, then commits them together::
 
     take   -> the core
-    commit -> what came from elsewhere -> VmPool.run -> every part contributes -> ONE write batch
-    send   -> what is durable -> the tunnel
+    commit -> replies and messages -> VmPool.run -> every part contributes -> ONE write batch
+    send   -> durable frames -> the tunnel
 
-A commit is a list of parts (``parts.order``); this object owns the turn and the write batch.
-A failure before the write batch leaves the store as it was: ``restart`` opens the
-partition again from its last commit and the turn is tried again.
+A commit is a list of parts (``parts.order``). The host owns the turn and the write batch. A failure
+before the write batch leaves the store unchanged. ``restart`` then opens the partition again at its
+last commit, and the turn is retried.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ from walle_stream.types import UplinkFrame
 
 
 class PartitionHost:
-    """Runs the turns of one partition. One thread, the device host's."""
+    """Runner of the turns of one partition. One thread, the device host's."""
 
     def __init__(self, setup: PartitionSetup) -> None:
         """Open the partition at its last commit; blocks on the store."""
@@ -38,11 +38,11 @@ class PartitionHost:
         self.parts = CommitParts(setup)
         self.outbox = self.parts[Outbox]
         self._opening: Opening | None = None
-        self._last_place = ""  # the last record that was read and committed
+        self._last_place = ""  # place of the last committed record
         self.restart()
 
     def restart(self) -> None:
-        """Drop what is in memory and open the partition at its last commit."""
+        """Drop the state in memory and open the partition at its last commit."""
         self.abandon()
         opening = self._opening = open_partition(self.parts.setup)
         self._turn: Turn | None = None
@@ -54,16 +54,16 @@ class PartitionHost:
             part.restart(opening)
 
     def take(self, deliveries: Sequence[Delivery]) -> None:
-        """Advance the devices; blocks on the store alone, where devices are woken.
+        """Advance the devices; blocks on the store only, to wake devices.
 
-        The deliveries are all since the last commit: those that were taken already are passed over,
-        after a restart all are taken.
+        ``deliveries`` are all since the last commit. Those already taken are skipped; after a
+        restart all are taken.
 
         Raises:
-            WalleError: Restart, take all again.
+            WalleError: Restart, then take all deliveries again.
         """
         if self._turn is None and deliveries[-1].batch.offset == self.offset:
-            return  # tried again: the commit failed at the disk's flush, but stands in the log
+            return  # a retry: the commit failed at the disk's flush, but is in the log
         turn = self._turn = self._turn or self._begin()
         rows, machine = self._opened().rows, self._machine
         for delivery in deliveries[turn.taken :]:
@@ -72,19 +72,19 @@ class PartitionHost:
             turn.add(delivery, machine.take(events, is_end=is_end))
 
     def commit(self) -> None:
-        """Run the tasks that were woken, commit everything taken, and send it; blocks.
+        """Run the woken tasks, commit everything taken, and send it; blocks.
 
         Raises:
-            WalleError: Restart, take all again: that passes over what was committed.
+            WalleError: Restart, then take all deliveries again; committed ones are skipped.
         """
         run_alone(self.pool, self.committing())
         self.send()
 
     def committing(self) -> Calling[None]:
-        """Run the tasks that were woken and commit everything taken, beside other partitions.
+        """Run the woken tasks and commit everything taken, together with other partitions.
 
         Raises:
-            WalleError: Nothing was committed: restart, take all again.
+            WalleError: Nothing was committed: restart, then take all deliveries again.
         """
         if self._turn is not None:
             for part in self.parts:
@@ -92,7 +92,7 @@ class PartitionHost:
             yield from self._complete(self._turn)
 
     def send(self, others: Sequence[UplinkFrame] = ()) -> None:
-        """Send what is durable, with other frames of the host; blocks for disk and tunnel.
+        """Send durable frames, with other frames of the host; blocks for disk and tunnel.
 
         Raises:
             WalleError: The disk failed, or the tunnel was closed.
@@ -129,12 +129,12 @@ class PartitionHost:
     # Between turns
 
     def install(self, wanted: Sequence[Wanted], devices: Iterable[tuple[str, int]]) -> Refused:
-        """Give devices other tasks, behind what was taken, in ONE commit with it; blocks.
+        """Change tasks of devices, after the events taken and in ONE commit with them; blocks.
 
         A device comes as its id and an index into ``wanted``.
 
         Raises:
-            WalleError: Nothing was committed: restart, take all again, install again.
+            WalleError: Nothing was committed: restart, take all deliveries again, install again.
         """
         turn = self._turn = self._turn or self._begin()
         self.parts[Installations].ask(turn, wanted, devices)
@@ -142,31 +142,32 @@ class PartitionHost:
             crash_point("install.before")
             self.commit()
             crash_point("install.after")
-            self.outbox.send(self.outbox.due(is_all=True))  # who asked is told
+            self.outbox.send(self.outbox.due(is_all=True))  # before the caller gets its answer
         elif turn.taken:
             self.commit()
         self._turn = None
         return turn.refused
 
     def idle(self, *, is_last: bool = False) -> None:
-        """With nothing else at hand take what came meanwhile; let out what is durable.
+        """Take acknowledgements, replies and messages; send durable frames.
 
-        A last one, with none following for long, makes a last report and waits until all is out.
+        The last call before a long pause also makes a last report, and waits until all frames are
+        sent.
         """
         if self._is_finished:
             return
         if self._turn is None:
             turn = self._begin()
             turn.is_last = is_last
-            if any([part.idle(turn) for part in self.parts]):  # noqa: C419 - each is asked
+            if any([part.idle(turn) for part in self.parts]):  # noqa: C419 - all parts must run
                 run_alone(self.pool, self._complete(turn))
         self.outbox.send(self.outbox.due(is_all=is_last))
 
     def finish(self, deadline_ms: float) -> None:
-        """Wait for acknowledgements, forget those frames, make a snapshot where there are some.
+        """Wait for acknowledgements, delete those frames, and make a snapshot if configured.
 
-        Waiting ends at the deadline of the monotonic clock; frames without acknowledgement stay in
-        the outbox and are sent again. Nothing is taken afterwards.
+        The wait ends at the deadline of the monotonic clock. Unacknowledged frames stay in the
+        outbox and are sent again later. The partition takes nothing afterwards.
         """
         if self._is_finished:
             return
@@ -179,13 +180,13 @@ class PartitionHost:
         self._is_finished = True
 
     def close(self, deadline_ms: float) -> None:
-        """Finish, close the database."""
+        """Finish, then close the database."""
         self.finish(deadline_ms)
         crash_point("close.before")
         self.abandon(deadline_ms)
 
     def abandon(self, deadline_ms: float | None = None) -> None:
-        """Close the database and forget what was not committed; parts may wait until a deadline."""
+        """Close the database without a commit; parts may wait until a deadline."""
         for part in self.parts:
             part.close(deadline_ms)
         if self._opening is not None:

@@ -1,4 +1,4 @@
-"""Runs the tasks that a turn woke, and takes their results apart."""
+"""Runs of the tasks that a turn woke, and processing of their results."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 _script_log = logging.getLogger("walle_stream.script")
 
 RETURNED: Final = "returned a value, which is ignored: use ctx.emit"
-"""The words for a task whose script returns features instead of emitting them."""
+"""Warning about a task whose script returns features instead of emitting them."""
 
-_MESSAGE_MAX: Final = 300  # of what each commit writes anew
+_MESSAGE_MAX: Final = 300  # every commit writes it
 
 
 class TaskRuns:
@@ -39,9 +39,9 @@ class TaskRuns:
         reports: Reports | None = None,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        """Take over an opened partition; in tests ``wait`` is another."""
+        """Use an opened partition; tests replace ``wait``."""
         self._warned = opening.plan.warned
-        self._failed: set[str] = set()  # tasks whose first failure was told
+        self._failed: set[str] = set()  # tasks whose first failure was reported
         self._reports = reports
         self._containment = containment
         self._states = opening.states
@@ -49,7 +49,7 @@ class TaskRuns:
         self._wait = wait or Flag().wait
 
     def run(self, runs: Sequence[Runs], places: RunOrigins | None = None) -> Calling[Done]:
-        """Run tasks, in the order in which the turn's batches woke them, a call per program.
+        """Run tasks in the order in which the turn's batches woke them, with a call per program.
 
         Raises:
             WalleError: VMs failed; nothing may be committed.
@@ -82,7 +82,7 @@ class TaskRuns:
     def _take(
         self, task: str, call: Call, called: Called, done: Done
     ) -> Calling[list[tuple[RunTask, RunResult, int]]]:
-        """Take a call's results; returns the runs that leave a letter, and how often tried."""
+        """Process a call's results; return the runs that leave a letter, with their attempts."""
         program, results = call.program, called.results
         on_error = self._on_error.get(program) or FailurePolicy()
         attempts: dict[tuple[str, int], int] = {}
@@ -147,7 +147,7 @@ def _together(parts: Sequence[Runs]) -> Runs:
         for program, by_device in runs.items():
             own = together.setdefault(program, {})
             for device_id, own_runs in by_device.items():
-                # what a part woke stays its own, for ``Origins``
+                # runs of different parts stay separate, for ``Origins``
                 own[device_id] = [*own[device_id], *own_runs] if device_id in own else own_runs
     return together
 

@@ -1,8 +1,8 @@
-"""Supervision: a failed turn is tried again from the last commit, a few times.
+"""Supervision: a failed turn is retried from the last commit, a few times.
 
-A turn (one batch of one partition) either commits or leaves the store as it
-was. So the remedy for a retryable failure is always the same: open the
-partition again from its last commit and handle the same batch again.
+A turn (one batch of one partition) either commits or leaves the store unchanged. The remedy for a
+retryable failure is therefore always the same: open the partition again at its last commit and
+handle the same batch again.
 """
 
 import logging
@@ -16,27 +16,27 @@ _log = logging.getLogger(__name__)
 
 
 class RestartPolicy(msgspec.Struct, frozen=True):
-    """How often a turn may be tried again before the failure goes up."""
+    """Limit of the retries of a turn before its failure is raised."""
 
     max_restarts: int = 3
-    """Restarts in a row without a commit between them, ≥ 0."""
+    """Successive restarts without a commit between them, ≥ 0."""
 
 
 class Supervisor:
-    """Runs turns, restarts what failed, gives up when it keeps failing."""
+    """Runner of turns that restarts a failed partition, and gives up after repeated failures."""
 
     def __init__(self, name: str, restart: Callable[[], None], policy: RestartPolicy) -> None:
-        """Supervise one partition; ``restart`` brings it back to its last commit and may block."""
+        """Supervise one partition; ``restart`` returns it to its last commit and may block."""
         self.restarts = 0
         self._name = name
         self._restart = restart
         self._policy = policy
 
     def run(self, turn: Callable[[], None], failure: WalleError | None = None) -> None:
-        """Run a turn, after a restart again if it failed in a retryable way.
+        """Run a turn; after a retryable failure restart the partition and run the turn again.
 
-        The turn is idempotent until it has committed, and may block. ``failure`` is what its first
-        attempt failed with.
+        The turn is idempotent until it has committed, and may block. ``failure`` is the error of
+        its first attempt.
 
         Raises:
             WalleError: The turn failed for good, or too often.

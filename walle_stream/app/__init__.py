@@ -1,9 +1,9 @@
-"""Assembles a pipeline from its definition and runs it.
+"""Assembly and runtimes of a pipeline.
 
-In: a definition and options. Out: a running pipeline, and one report of it. ``assembly``
-makes the parts of a run; ``local`` runs them in one process, ``ray`` in actors of Ray,
-``device`` for one device. ``programs`` has tasks, packages and models of definitions,
-``figures`` what a run shows of itself, ``queries`` what is read of a data directory from outside.
+Input: a definition and options. Output: a running pipeline, and one report of the run. ``assembly``
+makes the parts of a run. ``local`` runs them in one process, ``ray`` in Ray actors, ``device`` for
+one device. ``programs`` holds the tasks, packages and models of definitions. ``figures`` holds
+metrics, status and logs. ``queries`` reads a data directory from outside.
 
-The room never decides what happens to an event: it makes parts, wires them and ends them.
+The package never decides what happens to an event: it makes parts, connects them and closes them.
 """

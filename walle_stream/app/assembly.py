@@ -1,8 +1,8 @@
-"""From a definition to the parts of a run.
+"""Assembly of the parts of a run from a definition.
 
-Loading reads and checks everything that can be wrong before anything is opened:
-the YAML, the connectors' keys, the scripts and packages. Opening puts each part's closing on
-the caller's stack, in the order in which nothing is lost.
+Loading reads and checks everything that can be wrong before anything is opened: the YAML, the
+connectors' keys, the scripts and packages. Opening registers each part's close on the caller's
+stack, in an order that loses no data.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,51 +61,50 @@ if TYPE_CHECKING:
     from walle_stream.actors.engine.worker import ModelBlueprint
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Bound of the batches that wait for one device host."""
+"""Maximum bytes of the batches that wait for one device host."""
 
 LOCK_TIMEOUT_S: Final = 5.0
-"""How long a start waits for an owner that is dying."""
+"""Time that a start waits for the lock of a process that is ending."""
 
 
 class Assembly:
-    """The parts of one run. Load, open, ask for parts; use once."""
+    """The parts of one run: load, open, then request parts. Use once."""
 
     def __init__(self, loaded: LoadedPipeline[ReadyTask], tasks: Sequence[ReadyTask]) -> None:
-        """Keep what was checked; use ``load``."""
+        """Keep the checked definition; callers use ``load``."""
         self.name = loaded.pipeline.metadata.name
         self.masked_values = loaded.masked_values
         self._loaded = loaded
         self._spec = loaded.pipeline.spec
         self.tasks = tasks
         self.report_sink: ReportSink | None = None
-        """Gets the reports of devices (``spec.reports``), where the cloud side is here; set
-        before anything is opened."""
+        """Receiver of device reports, where the cloud side runs here. Set it before opening."""
         self.proof_of: ProofOf | None = None
-        """What devices show with their reports; to be set before anything is opened, too."""
+        """Source of the receipts that go with device reports. Set it before opening."""
         self.warm_vms = self._spec.runtime.warm_vms
-        """VMs that are made ahead. To be set before the run, where versions will be installed."""
+        """Number of VMs made in advance. Set it before a run that will install versions."""
         self.engine = self._spec.engine
-        """Which actors of Ray run the ONNX models; None: hosts do."""
+        """Engine actors that run the ONNX models; None where hosts run them."""
         threads = None if self.engine is None else self.engine.threads
         self._models = load_models(self._spec.models, threads)
         self.blueprints: Mapping[str, ModelBlueprint] = {}
-        """Of models for engine actors, until a run has taken them."""
+        """Blueprints of models for engine actors, until the run takes them."""
         connector = load_connector(self._spec.source.connector)
         self._source = connector.open(loaded.source)
         self._connector = load_connector(self._spec.tunnel.connector)
         self._placing = placing_of(connector, self._connector)
         self.has_cloud = hasattr(self._connector, "open_tables")
-        """Whether partitions have their cloud side with them; else it is another program's."""
+        """Whether the cloud side is stored with the partitions, not in another program."""
         services = self._spec.services if self.has_cloud else {}
         self._services = load_services(services, self._models)
         self.is_placed = getattr(self._source, "is_placed", False)
-        """Whether the source's own group says which host has which partition."""
+        """Whether the source's own group assigns partitions to hosts."""
         self.snapshots = self._spec.state.snapshots
-        """Where state follows its partition to other machines."""
+        """Place of the snapshots with which state moves to other machines."""
         self.runtime = self._spec.runtime.kind
         self.runtime_spec = self._spec.runtime
         self.installed: InstalledPrograms
-        """What is installed while the run goes; there once it is opened."""
+        """Programs installed during the run; set by opening."""
         self._tunnel: DeviceTunnel | None = None
         self._tables: HostTables | None = None
         self._inbox: Inbox | None = None
@@ -116,7 +115,7 @@ class Assembly:
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
         self.partitions: Sequence[int] = range(self.partition_count)
-        """Those that a run has, unless its source places them."""
+        """The partitions of this run, unless its source places them."""
         self.mailbox_bytes = MAILBOX_MAX_BYTES
         self.batch_events: int = self._spec.runtime.batch_events
         self.latency_target_ms: int = self._spec.runtime.latency_target_ms
@@ -125,13 +124,13 @@ class Assembly:
 
     @classmethod
     def load(cls, file: Path, overrides: Sequence[str] = ()) -> Self:
-        """Load and check a definition; opens nothing.
+        """Load and check a definition without opening anything.
 
         Raises:
             SpecFileError: The definition is wrong.
-            ScriptError: A script is.
-            EngineError: An ONNX file is no model that scripts can run, or this machine
-                has not what its backend needs.
+            ScriptError: A script is wrong.
+            EngineError: An ONNX file is no model that scripts can run, or this machine lacks a
+                requirement of its backend.
         """
         loaded = load_pipeline(
             file,
@@ -140,7 +139,7 @@ class Assembly:
             look_for_scripts=True,
             read_package=unpack_task,
         )
-        # problems are told before anything is opened
+        # report problems before anything is opened
         assembly = cls(loaded, ready_tasks(loaded))
         check_calls(assembly.tasks, assembly._spec.services, loaded.places)
         models = onnx_models(assembly._models)
@@ -149,52 +148,52 @@ class Assembly:
                 model.read()
         elif assembly.engine is None:
             for model in models.values():
-                model.check()  # the hosts, other processes, read it for themselves
+                model.check()  # other processes host the partitions and read it themselves
         else:
             assembly.blueprints = {name: model.blueprint() for name, model in models.items()}
         return assembly
 
     @override
     def __reduce__(self) -> Any:
-        """Travel as what was checked: another process reads no definition again."""
+        """Pickle the checked definition, so that another process reads no file again."""
         return Assembly, (self._loaded, self.tasks)
 
     def run_models_with(self, runners: Mapping[str, ModelRunner]) -> None:
-        """Let others run models in the place of ONNX files; before anything is opened."""
-        from walle_stream.engine.batching import RowsTogether  # noqa: PLC0415 - brings numpy
+        """Replace ONNX models by these runners; call before opening."""
+        from walle_stream.engine.batching import RowsTogether  # noqa: PLC0415 - imports numpy
 
         for name, runner in runners.items():
             is_batched = hasattr(self._models[name], "run_many")
             self._models[name] = RowsTogether(runner) if is_batched else runner
 
     def open(self, stack: ExitStack, options: RunOptions) -> None:
-        """Open data directory, tunnel and VMs; blocks.
+        """Open the data directory, the tunnel and the VMs; blocks.
 
         Raises:
-            WalleError: A part cannot be opened; what was is closed.
+            WalleError: A part cannot be opened. The parts opened so far are closed.
         """
         check_machine(self.tasks, self._loaded.places)
-        # a driver of Ray that was killed may have left processes that are ending
+        # a killed Ray driver may have left processes that are still ending
         directory = self.open_directory(stack, options.data_dir)
         if not self.is_placed:
             directory.wait_for_parts()
         self._open_parts(stack, options, HostPlace(0, 1))
 
     def spread(self) -> Assignment | None:
-        """Have hosts told which partitions they have; None where the source's group does that.
+        """Place partitions on hosts by an assignment; return None if the source's group does so.
 
-        Before anything is opened.
+        Call before opening.
 
         Raises:
-            SourceError: Every host would read the source whole.
+            SourceError: Every host would read the whole source.
         """
         if self.is_placed:
             return None
         if not self._source.reads_apart:
             raise SourceError(
-                f"pipeline {self.name!r} has a source in one piece, which every host of a cluster "
-                "would read whole: cut it with `walle partition FILE`, and give the folder as "
-                "spec.source.path"
+                f"pipeline {self.name!r} has a single-file source, which every host of a cluster "
+                "would read whole: cut it with `walle partition FILE`, and set spec.source.path to "
+                "the folder"
             )
         assignment = Assignment()
         count = self.partition_count
@@ -203,24 +202,24 @@ class Assembly:
         return assignment
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
-        """Open what one host of several processes needs; another one owns the directory."""
+        """Open the parts of one host of several processes; another process owns the directory."""
         check_machine(self.tasks, self._loaded.places)
         self._data_dir = stack.enter_context(DataDir.open_read_only(options.data_dir))
         self._open_parts(stack, options, place)
 
     def open_directory(self, stack: ExitStack, path: Path) -> DataDir:
-        """Take the data directory, or make it; blocks while its owner is dying.
+        """Open or create the data directory; blocks while its previous owner is ending.
 
         Raises:
             SourceError: The source has another number of partitions.
-            WalleError: It cannot be opened, or is of another pipeline or source.
+            WalleError: The directory cannot be opened, or belongs to another pipeline or source.
         """
         count = getattr(self._source, "partition_count", self.partition_count)
         if count != self.partition_count:
             raise SourceError(
-                f"the source has {count} partitions, pipeline {self.name!r} "
-                f"{self.partition_count}: set spec.runtime.partitions={count}; a data directory "
-                "that was made with another number stays with it: then give a new --data-dir"
+                f"the source has {count} partitions, pipeline {self.name!r} has "
+                f"{self.partition_count}: set spec.runtime.partitions={count}. An existing data "
+                "directory keeps its number of partitions: give a new --data-dir"
             )
         self._source.check_placing(self.partition_count, self._placing)
         self._data_dir = stack.enter_context(
@@ -268,53 +267,53 @@ class Assembly:
         return tables
 
     def end_sinks(self) -> None:
-        """Let sinks take what is merged; blocks for some seconds where one is away.
+        """Let sinks take merged features, after the last merge and before partitions are closed.
 
-        Behind the last merge, and before partitions are closed.
+        Blocks for some seconds if a sink is unreachable.
         """
         self._end_sinks.close()
 
     def take_messages(self) -> None:
-        """Give the partitions that are open the messages that were left for them; blocks.
+        """Deliver waiting messages to the open partitions; blocks.
 
         Raises:
-            WalleError: A message cannot be read, or not be written.
+            WalleError: A message cannot be read or written.
         """
         if self._inbox is not None:
             self._inbox.step(is_due=True)
 
     def check_cloud(self) -> None:
-        """Raise what ended the cloud side, where it is here.
+        """Raise the error that ended the cloud side, if it runs here.
 
         Raises:
-            WalleError: Calls are answered no more.
+            WalleError: Calls are no longer answered.
         """
         if self._answering is not None:
             self._answering.check()
 
     def relax_tunnel(self) -> None:
-        """Let no host wait for room in the tunnel any more: the run ends. Any thread."""
+        """Let no host wait for room in the tunnel, because the run ends. Any thread."""
         if self._tunnel is not None:
             self._tunnel.relax()
 
     @property
     def task_names(self) -> list[str]:
-        """Of the definition's tasks, in its order."""
+        """Names of the definition's tasks, in its order."""
         return [task.name for task in self.tasks]
 
     @property
     def is_whole(self) -> bool:
-        """Whether a run of this process has all partitions, so all events of the source."""
+        """Whether this process has all partitions, and so all events of the source."""
         return not self.is_placed and len(self.partitions) == self.partition_count
 
     @property
     def status_path(self) -> Path:
-        """The file in the opened data directory that tells people of the run."""
+        """Path of the status file in the opened data directory."""
         return self._data_dir.status_path
 
     @property
     def incarnation(self) -> str:
-        """Of the opened data directory."""
+        """Incarnation of the opened data directory."""
         return self._data_dir.meta.incarnation
 
     def _open_parts(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
@@ -359,7 +358,7 @@ class Assembly:
         spec, in_hand, start = self._spec, self._in_hand, self._start
         services = HostServices(LazyEvaluator(self._models))
         if in_hand.is_doubtful(start):
-            # a script's body can end its process as a run can, before anyone is told whose
+            # a script's module body can end the process as a run can, before the culprit is known
             check_bodies([task.program for task in self.tasks], self.memory_bytes, services)
             in_hand.settle(start)
         in_hand.mark(start)
@@ -391,26 +390,26 @@ class Assembly:
         return on_stuck
 
     def partition_of(self, device_id: str) -> int:
-        """Return the partition that a device is in."""
+        """Return the partition of a device."""
         return self._placing(device_id, self.partition_count)
 
     @property
     def cloud_counts(self) -> Mapping[int, MergeCounts]:
-        """What the cloud side has of each partition that is, or was, open here; any thread."""
+        """Merge counts of each partition that is or was open here. Any thread."""
         return {} if self._tables is None else dict(self._tables.counts)
 
     @property
     def sink_lags(self) -> dict[str, int]:
-        """Features that each sink has not yet, where the cloud side is here."""
+        """Number of features that each sink has yet to take, where the cloud side runs here."""
         return {pump.name: pump.lag for pump in self._sinks}
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls that the cloud side has answered here."""
+        """Outcomes of the calls that the cloud side answered here."""
         return {} if self._answering is None else self._answering.counts
 
     def mark_open(self) -> None:
-        """Take note that every partition was opened: none may be missing from now on."""
+        """Record that every partition was opened; a missing one is an error from now on."""
         if len(self.partitions) == self.partition_count:
             self._data_dir.mark_complete()
 
@@ -420,7 +419,7 @@ class Assembly:
         limit: int | None,
         numbers: Sequence[int] | None = None,
     ) -> SourceReader:
-        """Open the source at the partitions' offsets, for some of them or (None) for all."""
+        """Open the source at these offsets, for some partitions or (None) for all."""
         given = offsets, self.partition_count, self.batch_events, limit, self._placing, numbers
         return self._watched(self._source.open(*given))
 
@@ -431,15 +430,16 @@ class Assembly:
     def _watched(self, reader: SourceReader) -> SourceReader:
         if self._plan.is_measured:
             reader.keeps_raw = True
-        # of several hosts that read the same rows one warns
+        # several hosts may read the same rows: only one warns
         is_first = self.is_placed or self._start == self.partition_count
         return FirstRows(reader, self.mistakes()) if is_first else reader
 
     def check_services(self) -> None:
-        """Import what answers calls, read files, ask the place of snapshots; blocks.
+        """Import services, read files, and contact the place of snapshots; blocks.
 
         Raises:
-            WalleError: One of them cannot be had; see ``load_services``, ``open_snapshots``.
+            WalleError: A service, file or place is unavailable; see ``load_services``,
+                ``open_snapshots``.
         """
         load_services(self._spec.services, self._models)
         check_files(self._loaded)
@@ -447,16 +447,16 @@ class Assembly:
             objects.listed(self.name)
 
     def mistakes(self) -> LikelyMistakes:
-        """Return who looks for likely mistakes in the definition and in its events."""
+        """Return the detector of likely mistakes in the definition and its events."""
         return LikelyMistakes(self.tasks, self._source, self._loaded.places)
 
     def warm_copies(self) -> WarmCopies | None:
-        """Return what keeps copies of other hosts' partitions; None without snapshots."""
+        """Return the keeper of copies of other hosts' partitions; None without snapshots."""
         spec = self._spec.state.snapshots
         return None if spec is None else WarmCopies(self._opener.snapshots_of, spec.every_ms)
 
     def make_host(self, index: int, numbers: Iterable[int], sizer: BatchSizer) -> DeviceHost:
-        """Return a host's actor, not started: with these partitions, or what the source places."""
+        """Return a host's actor, not started, with these partitions or those its source places."""
         open_one, is_placed = self._opener.open, self.is_placed
         return DeviceHost(
             f"host-{index}",

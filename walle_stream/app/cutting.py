@@ -1,9 +1,9 @@
-"""Cuts a source by partition, in one pass: what each partition is given becomes a part of its own.
+"""One-pass cutting of a source into one part per partition.
 
-The parts of a cut lie in a folder that is called as their digest is, and which the manifest names.
-That is replaced last, when everything is on the disk: a killed cut leaves the previous parts, or
-none. The same file cut again makes the same folder, so nothing changes for those who read it. Into
-an object store goes a cut that was made on the disk.
+The parts of a cut lie in a folder named by their digest, and the manifest names this folder. The
+manifest is replaced last, when all parts are on the disk. A killed cut therefore leaves the
+previous parts, or none. Cutting the same file again makes the same folder, so nothing changes for
+readers. For an object store the cut is made on the disk, then uploaded.
 """
 
 import os
@@ -35,12 +35,12 @@ from walle_stream.store.objects import open_objects
 from walle_stream.types import Placing, partition_of, placing_mark
 
 FRAME_EVENTS: Final = 256
-"""About how many events of each partition are in a frame."""
+"""Approximate number of events of a partition in one frame."""
 
 _WAITING_MAX_BYTES: Final = 32 * 2**20
 
 type OnProgress = Callable[[float, int], None]
-"""Called with the share of the source that was read, and events."""
+"""Called with the share of the source read so far, and the number of events."""
 
 
 def cut_source(
@@ -48,15 +48,15 @@ def cut_source(
 ) -> tuple[str, Manifest]:
     """Cut the source of a pipeline; blocks. The new parts replace the previous ones.
 
-    Parts go to ``out``, a folder or the URL of one in an object store (None: ``PATH.parts``, beside
-    the source's file). Returns that place, and what it has.
+    ``out`` is a folder, or its URL in an object store (None: ``PATH.parts`` beside the source's
+    file). Returns the place of the parts, and their manifest.
 
     Raises:
         SpecFileError: The definition is wrong, or its source is no file.
         SourceError: The source cannot be read to its end, or its parts cannot be written.
-        StoreFullError: The disk is full; what was written is removed.
+        StoreFullError: The disk is full; the incomplete parts are removed.
         StoreLockedError: Another process cuts into that folder.
-        StoreError: The object store refuses, or is unreachable.
+        StoreError: The object store refuses the request, or is unreachable.
     """
     models, package = ConnectorModels(), UnreadPackage.of_file
     loaded = load_pipeline(file, overrides, connector_models=models, read_package=package)
@@ -66,7 +66,7 @@ def cut_source(
     path = getattr(model, "path", None)
     if not isinstance(path, Path) or source.reads_apart:
         raise SpecFileError(
-            f"{loaded.file}: spec.source names no file in one piece: there is nothing to cut"
+            f"{loaded.file}: spec.source is no single file: there is nothing to cut"
         )
     placing = placing_of(connector, load_connector(spec.tunnel.connector))
     out = out or str(path.with_name(f"{path.name}.parts"))
@@ -74,7 +74,7 @@ def cut_source(
     if "://" not in out:
         return out, cut(source, model, Path(out), count, placing, on_progress)
     objects = open_objects(out)
-    before = _cut_before(objects)  # also whether it can be reached
+    before = _cut_before(objects)  # also fails early if the store is unreachable
     with TemporaryDirectory(prefix="walle-parts-") as folder:
 
         def on_half(share: float, events: int) -> None:
@@ -90,12 +90,12 @@ def cut_source(
 def _cut_before(objects: ObjectStore) -> Manifest | None:
     try:
         return Manifest.read(objects)
-    except SourceError:  # none, or a damaged one
+    except SourceError:  # no manifest, or a damaged one
         return None
 
 
 def _send(folder: Path, manifest: Manifest, objects: ObjectStore, on_progress: OnProgress) -> None:
-    """Put what was cut into a folder into an object store; the manifest last."""
+    """Upload the parts in a folder to an object store, the manifest last."""
     rows, sent = sum(part.rows for part in manifest.parts), 0
     size = sum(part.size_bytes for part in manifest.parts)
     for number, part in enumerate(manifest.parts):
@@ -114,7 +114,7 @@ def cut(
     placing: Placing = partition_of,
     on_progress: OnProgress = lambda _share, _events: None,
 ) -> Manifest:
-    """Cut a source that a section ``spec.source`` names; as ``cut_source``."""
+    """Cut the source of a ``spec.source`` section; see ``cut_source``."""
     reader = source.open({}, partition_count, FRAME_EVENTS * partition_count, None, placing)
     events = 0
     with closing(reader), _new_folder(out) as new:
@@ -139,7 +139,7 @@ def cut(
 
 
 class _Writer:
-    """Appends to the files of all parts, of which one at a time is open."""
+    """Writer of the files of all parts, with one file open at a time."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.parts = [Part() for _ in range(count)]
@@ -175,7 +175,7 @@ class _Writer:
 
 
 def _named(new: Path, digest: str) -> Path:
-    """Give parts the folder of their digest; those that are there have the same bytes."""
+    """Move parts to the folder of their digest; existing parts have the same bytes."""
     folder = new.with_name(digest)
     make_folder(folder)
     for part in new.iterdir():
@@ -186,9 +186,9 @@ def _named(new: Path, digest: str) -> Path:
 
 
 def _remove_others(folder: Path) -> None:
-    """Remove former parts, beside the folder of those that the manifest names."""
+    """Remove former parts, but not the folder that the manifest names."""
     for each in folder.parent.iterdir():
-        # nobody else's: a cut's own name, and parts alone in it
+        # only folders of a cut: named by a digest, with nothing but parts in them
         is_ours = each.is_dir() and len(each.name) == len(folder.name) and each != folder
         if is_ours and all(one.suffix == ".part" for one in each.iterdir()):
             shutil.rmtree(each)
@@ -196,12 +196,12 @@ def _remove_others(folder: Path) -> None:
 
 @contextmanager
 def _new_folder(out: Path) -> Iterator[Path]:
-    """Make a folder for parts, and remove it where it is still there in the end.
+    """Make a folder for parts, and remove it if it still exists at the end.
 
     Raises:
-        SourceError: It cannot be written.
+        SourceError: The folder cannot be written.
         StoreFullError: The disk is full.
-        StoreLockedError: Another process writes there.
+        StoreLockedError: Another process writes to the folder.
     """
     try:
         make_folder(out)
@@ -215,7 +215,7 @@ def _new_folder(out: Path) -> Iterator[Path]:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     except SourceError:
-        raise  # one of a missing file is an OSError, too
+        raise  # the error of a missing file is also an OSError
     except OSError as error:
         if error.errno in FULL_DISK:
             raise StoreFullError(

@@ -1,8 +1,8 @@
-"""The agent of one device: the parts of a pipeline's run, with one partition and one device.
+"""The agent of one device: a pipeline's run with one partition and one device.
 
-It is the local runtime: device host, VMs, store, outbox and tunnel are those of every run.
-Only the source differs, which is what the device gives its agent, and the partition, which
-is the one that the device's key belongs to.
+The agent uses the local runtime, with the usual device host, VMs, store, outbox and tunnel. Only
+two parts differ: the source is the device's own input, and the partition is that of the device's
+key.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ from walle_stream.spec.connectors import load_connector
 from walle_stream.store.datadir import DataDir
 
 EVENTS_CONNECTOR: Final = "events"
-"""Reads what the device gives."""
+"""Connector that reads the device's input."""
 
 _LOOK_S: Final = 0.05
 _NAME_MAX: Final = 120
 
 
 def device_folder(pipeline: str, device_id: str) -> Path:
-    """Return the data directory of a device whose user gives none; its name is escaped."""
+    """Return the default data directory of a device; its name is escaped."""
     name = quote(device_id, safe="")
     if len(name) > _NAME_MAX:
         digest = blake2b(device_id.encode(), digest_size=8).hexdigest()
@@ -43,25 +43,28 @@ def device_folder(pipeline: str, device_id: str) -> Path:
 
 
 class DeviceAssembly(Assembly):
-    """The parts of a device's agent. Load, attach, then as any assembly."""
+    """The parts of a device's agent: load, attach, then use as any assembly."""
 
     device_id = ""
-    """Whose agent; set by ``attach``."""
+    """Id of the agent's device; set by ``attach``."""
     _home: Callable[[int], int]
 
     def attach(self, device_id: str, events: Path | None, *, follows: bool) -> None:
-        """Say whose agent this is; the definition's source is put aside.
+        """Set the agent's device, and replace the definition's source.
 
-        Events are JSON Lines (None: of standard input); ``follows`` waits for more at the end.
+        Args:
+            device_id: The device of this agent.
+            events: A JSON Lines file; None: standard input.
+            follows: Whether to wait for more events at the end of the file.
 
         Raises:
-            SpecFileError: The connector of events is not installed.
+            SpecFileError: The connector ``events`` is not installed.
         """
         self.device_id = device_id
         self._home = partial(self._placing, device_id)
         number = self._home(self.partition_count)
         self.partitions = (number,)
-        # with another number of partitions the device would be in another one
+        # another number of partitions would place the device elsewhere
         self._device_end = {"partitions": self.partition_count}
         self._source = load_connector(EVENTS_CONNECTOR).open_device(
             events, device_id, number, follows=follows
@@ -70,7 +73,7 @@ class DeviceAssembly(Assembly):
 
     @override
     def open_directory(self, stack: ExitStack, path: Path) -> DataDir:
-        """Take the data directory; where topics have grown, move the device to its partition."""
+        """Open the data directory; if topics have grown, move the device to its new partition."""
         if not self.has_cloud:
             compression = self._spec.tunnel.compression
             move_device(path, self._home, self.partition_count, compression)
@@ -84,7 +87,7 @@ class DeviceAssembly(Assembly):
 
     @override
     def partition_of(self, device_id: str) -> int:
-        """Return the one partition that there is."""
+        """Return the only partition."""
         return self.partitions[0]
 
     @override
@@ -99,14 +102,14 @@ class DeviceRun(LocalRun):
     def __init__(
         self, assembly: DeviceAssembly, options: RunOptions, beside: Beside | None = None
     ) -> None:
-        """Prepare; nothing is opened yet."""
+        """Prepare the run without opening anything."""
         super().__init__(assembly, options, beside)
         self.waiting_bytes = 0
-        """Of frames that nobody has acknowledged, when the run has ended."""
+        """Bytes of frames that are not acknowledged when the run has ended."""
 
     @override
     def _settle(self) -> None:
-        """Wait for replies, then until everything is acknowledged or somebody says stop."""
+        """Wait for replies, then until all frames are acknowledged or a stop is requested."""
         super()._settle()
         [host] = self._hosts
         while not self._stop.is_set():

@@ -1,6 +1,6 @@
-"""The state of a pipeline's hosts, when its source gets more partitions.
+"""The state of a pipeline's hosts when its source gets more partitions.
 
-The source says where a device is from now on; the devices go there with all that is theirs.
+The source decides where each device is from now on; each device moves there with all its state.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,13 +17,13 @@ from walle_stream.store.snapshots import SnapshotPoint
 
 
 class GrowingState:
-    """Partitions that nobody has open. One thread; every method blocks."""
+    """Partitions that no process has open. One thread; every method blocks."""
 
     def __init__(self, databases: GrowingDatabases, before: int) -> None:
-        """Read where the partitions are.
+        """Read the location of each partition.
 
         Raises:
-            StoreError: One cannot be read, or the last run did not end by itself.
+            StoreError: A partition cannot be read, or the last run did not end cleanly.
         """
         self.databases = databases
         found = {number: databases.old(number) for number in range(before)}
@@ -33,20 +33,21 @@ class GrowingState:
 
     @property
     def offsets(self) -> dict[int, bytes]:
-        """Offsets of the source, by partition; none of one that was never read."""
+        """Source offsets by partition; a partition that was never read has none."""
         return {n: state.offset for n, state in self._states.items() if state.offset is not None}
 
     @property
     def down_positions(self) -> dict[int, int]:
-        """Positions on the way down, by partition."""
+        """Downlink positions by partition."""
         return {number: state.head.downlink_position for number, state in self._states.items()}
 
     def split(
         self, targets: Mapping[int, range], home: Callable[[str], int], begin: bytes
     ) -> Iterator[int]:
-        """Make the new databases, and yield each partition that is done.
+        """Make the new databases, and yield each finished partition.
 
-        ``targets`` are the partitions that share what one has; see ``PartitionState.split``.
+        ``targets`` has the partitions that share the state of each old one; see
+        ``PartitionState.split``.
         """
         for number, state in self._states.items():
             paths = {target: self.databases.new(target) for target in targets[number]}
@@ -58,12 +59,12 @@ class GrowingState:
 def growing_state(
     loaded: LoadedPipeline[Any], data_dir: Path | None, after: int
 ) -> Iterator[GrowingState | None]:
-    """Take the state of a pipeline: its snapshots, or its data directory; blocks.
+    """Open the state of a pipeline, from its snapshots or its data directory; blocks.
 
-    Yields None where it has the new number already.
+    Yields None if the state already has the new number of partitions.
 
     Raises:
-        StoreLockedError: The pipeline runs.
+        StoreLockedError: The pipeline is running.
         StoreError: See ``GrowingState``.
     """
     spec, name = loaded.pipeline.spec, loaded.pipeline.metadata.name

@@ -1,9 +1,9 @@
 """Runtime ``local``: a whole pipeline in one process.
 
-Threads: the caller reads the source; each device host runs its partitions and merges
-what they send; one answers calls, one for each sink hands features over. Nothing here
-decides anything about data: it opens parts, passes batches on, and closes in an order
-that loses nothing.
+The caller's thread reads the source. Each device host has a thread that runs its partitions and
+merges their frames. One thread answers calls, and one per sink delivers features. This module
+decides nothing about data: it opens parts, passes batches on, and closes in an order that loses
+nothing.
 """
 
 import gc
@@ -42,19 +42,19 @@ from walle_stream.vm.counts import VmCounts, VmStatus
 _log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 30.0
-"""Longest time that a run which was asked to stop may still take to start."""
+"""Maximum time for a run to finish its start after a stop is requested."""
 
 FINISH_TIMEOUT_S = 10.0
-"""Longest wait for the runs at hand after a stop was asked for."""
+"""Maximum wait for the current runs after a stop is requested."""
 
 REPLIES_TIMEOUT_S = 10.0
-"""Longest wait for the replies to calls, at the source's natural end."""
+"""Maximum wait for the replies to calls, at the source's natural end."""
 
 FLUSH_TIMEOUT_S = 5.0
-"""Longest wait for acknowledgements at the end of a run."""
+"""Maximum wait for acknowledgements at the end of a run."""
 
 TELL_MS: Final = 1_000.0
-"""How often the file that tells of the run is replaced."""
+"""Interval between updates of the status file."""
 
 type OnProgress = Callable[[float, int], None]
 """Called about ten times a second with (share of the source read, events)."""
@@ -64,15 +64,15 @@ type Beside = Callable[["LocalRun"], AbstractContextManager[object]]
 """Made when a run is ready, entered while events are read, left before the hosts close."""
 
 WORN_OUT: Final = "worn out"
-"""A run that stopped with this reason wants to go on in a new process."""
+"""Stop reason of a run that must continue in a new process."""
 
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """Have the process's garbage collector look less often, while events run through it.
+    """Make the process's garbage collector run less often while events are processed.
 
-    Afterwards it is as before: a process may run pipelines among other things, and frozen
-    objects are hidden from ``gc.get_referrers``.
+    The previous settings are restored afterwards: a process may do other work besides running
+    pipelines, and frozen objects are hidden from ``gc.get_referrers``.
     """
     thresholds = gc.get_threshold()
     gc.collect()
@@ -81,8 +81,8 @@ def calm_collector() -> Iterator[None]:
     try:
         yield
     finally:
-        # what the run leaves is of the oldest generation now: to look at it all at once, when most
-        # of it is about to go, takes 3 % of a short run's CPU
+        # the run's remaining objects are in the oldest generation now: a full collection, just
+        # before most of them are freed, takes 3 % of a short run's CPU
         gc.freeze()
         gc.unfreeze()
         gc.set_threshold(*thresholds)
@@ -94,7 +94,7 @@ class LocalRun:
     def __init__(
         self, assembly: Assembly, options: RunOptions, beside: Beside | None = None
     ) -> None:
-        """Prepare; nothing is opened yet."""
+        """Prepare the run without opening anything."""
         self._beside = beside
         self._assembly = assembly
         self._options = options
@@ -112,10 +112,10 @@ class LocalRun:
         self._told_ms = 0.0
 
     def stop(self, reason: str) -> None:
-        """Ask the run to stop: finish what was read, commit, flush, end.
+        """Ask the run to finish the events already read, commit, flush and end.
 
-        Callable from a signal handler. The source releases nothing early, so
-        the next run continues as if there had been no stop.
+        Callable from a signal handler. The source releases nothing early, so the next run continues
+        as if there had been no stop.
         """
         if not self._stop.is_set():
             self._stopped_by = reason
@@ -128,11 +128,13 @@ class LocalRun:
     ) -> RunReport:
         """Run to the end of the source, to the limit or to ``stop``; blocks.
 
-        CPU seconds before are not this run's (None: all so far). The command line gives 0: its
-        start counts. ``on_progress`` is called in this thread.
+        Args:
+            on_progress: Called in this thread.
+            cpu_before_s: CPU seconds that do not count for this run; None: all used so far. The
+                command line passes 0, so that its start counts.
 
         Raises:
-            WalleError: A part failed for good; what was committed stays.
+            WalleError: A part failed for good; committed data stays.
         """
         started_ms = monotonic_ms()
         started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
@@ -178,16 +180,16 @@ class LocalRun:
         )
 
     def status(self) -> list[PartitionStatus]:
-        """Return the figures of all partitions, as of their last commits; waits for nothing."""
+        """Return the figures of all partitions at their last commits; never waits."""
         return [status for host in self._devices for status in host.peek()]
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
-        """Return what the pool has done, and its VMs, for metrics."""
+        """Return the counters of the pool and its VMs, for metrics."""
         pool = self._assembly.pool
         return pool.counts, pool.machines
 
     def host_status(self, step: str = "running") -> list[HostStatus]:
-        """Return how each host goes, and what its reader has yet to read; waits for nothing."""
+        """Return the state of each host and its reader's unread input; never waits."""
         pid, readers = os.getpid(), self._readers
         hosts = []
         for index, host in enumerate(self._hosts):
@@ -211,22 +213,22 @@ class LocalRun:
 
     @property
     def task_names(self) -> list[str]:
-        """Of the definition's tasks, for metrics."""
+        """Names of the definition's tasks, for metrics."""
         return self._assembly.task_names
 
     @property
     def sink_lags(self) -> Mapping[str, int]:
-        """Features that each sink has not yet."""
+        """Number of features that each sink has yet to take."""
         return self._assembly.sink_lags
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls of services, by service."""
+        """Outcomes of service calls, by service."""
         return self._assembly.service_counts
 
     @property
     def installation(self) -> Installation:
-        """Installs tasks on the run's devices; usable while ``is_ready``, in any thread."""
+        """Installer of tasks on the run's devices; usable while ``is_ready``, in any thread."""
         if self._installation is None:
             assembly = self._assembly
             self._installation = Installation(
@@ -266,14 +268,13 @@ class LocalRun:
         return readers
 
     def _pull(self, readers: Sequence[SourceReader], on_progress: OnProgress) -> None:
-        # each host reads by itself
         pulls = []
         for host, reader in zip(self._hosts, readers, strict=True):
             pulls.append(Pull(reader, host.tell))
             host.tell(pulls[-1])
         for pull in pulls:
             is_done = False
-            while not is_done:  # once at least: a short run is looked after, too
+            while not is_done:  # at least once, so that even a short run is checked
                 self.run_events = sum(pull.events for pull in pulls)
                 for host in self._hosts:
                     if not host.is_alive:
@@ -342,7 +343,7 @@ class LocalRun:
             self._tell("failed")
 
     def _settle(self) -> None:
-        # after a stop, or a limit, the next run takes the replies
+        # after a stop or a limit the next run takes the replies
         if self._stopped_by != "end":
             return
         deadline_ms = monotonic_ms() + REPLIES_TIMEOUT_S * 1000.0
@@ -353,7 +354,7 @@ class LocalRun:
             self._assembly.check_cloud()
         if missing:
             _log.warning(
-                "%d calls of services have no reply after %g s: the next run takes them",
+                "%d service calls have no reply after %g s: the next run takes the replies",
                 missing,
                 REPLIES_TIMEOUT_S,
             )

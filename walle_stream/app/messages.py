@@ -1,7 +1,7 @@
-"""Sends messages to the devices of a pipeline, whether it runs or not.
+"""Sending of messages to the devices of a pipeline, whether it runs or not.
 
-Over Kafka they go into the partition in which the pipeline has the device; with the embedded tunnel
-into the data directory's inbox. No device is looked up, and none is remembered.
+Over Kafka a message goes to the device's partition in the pipeline. With the embedded tunnel it
+goes to the data directory's inbox. The sender looks up no device and remembers none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ from walle_stream.wire.message_payload import (
 from walle_stream.wire.strict_json import value_problem
 
 WAITING_MAX_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes that are sent and not acknowledged."""
+"""Maximum bytes of messages that are sent and not acknowledged."""
 
 _TOGETHER: Final = 500
 _TOGETHER_BYTES: Final = 256 * 1024
@@ -39,10 +39,10 @@ _LOOK_S: Final = 0.005
 
 
 class MessageSender:
-    """Sends messages, numbered as its own from 1. Close it; ``with`` does. One thread.
+    """Sender of messages with its own numbers, from 1. Close it; ``with`` does. One thread.
 
-    A message that a sender of the same name sends under the same number is taken once. So what is
-    sent again after a death, in the same order and by the same name, arrives once.
+    Two messages with the same sender name and number count as one. Messages sent again after a
+    crash, in the same order and under the same name, therefore arrive once.
     """
 
     def __init__(
@@ -53,17 +53,18 @@ class MessageSender:
         data_dir: Path | None = None,
         name: str = "",
     ) -> None:
-        """Open the way to the devices of a pipeline; blocks for some seconds at most.
+        """Connect to the devices of a pipeline; blocks for some seconds at most.
 
         Args:
             file: The pipeline's YAML.
             overrides: Like ``--set``, each ``a.b=c``.
-            data_dir: Of the run, with an embedded tunnel; ``walle-data/NAME`` by default.
-            name: Whose numbers they are; random by default.
+            data_dir: Data directory of the run, with an embedded tunnel; ``walle-data/NAME`` by
+                default.
+            name: The sender's name, to which the numbers belong; random by default.
 
         Raises:
-            SpecFileError: The definition is wrong, or leads to no devices.
-            WalleError: The way there cannot be opened.
+            SpecFileError: The definition is wrong, or its tunnel cannot carry messages to devices.
+            WalleError: The connection to the devices cannot be opened.
         """
         loaded = load_pipeline(
             file,
@@ -74,21 +75,25 @@ class MessageSender:
         spec, pipeline = loaded.pipeline.spec, loaded.pipeline.metadata.name
         self.name = name or uuid4().hex
         self.count = 0
-        """Number of the last message that was sent. Whoever knows how many of a name were
-        acknowledged may set it before the first, to go on behind them."""
+        """Number of the last message sent.
+
+        A caller that knows the number of acknowledged messages of a name may set it before the
+        first message, to continue after them.
+        """
         self._partitions = range(1)
         self._file = file
         self._names = {each.metadata.name for each in loaded.tasks if isinstance(each, Task)}
-        # packages were not opened; devices elsewhere, or with reports, may have others by a release
+        # the tasks of packages are unknown here, and a release may have added tasks on remote
+        # devices
         self._are_all = spec.reports is None and len(self._names) == len(loaded.tasks)
         self.unknown_tasks: set[str] = set()
-        """Tasks that messages were for, and that only a release may have brought."""
+        """Names of addressed tasks that only a release may have installed."""
         self._waiting: list[UplinkFrame] = []
         self._bytes = self._missing = 0
         connector = load_connector(spec.tunnel.connector)
         self.is_placed_by_others = False
-        """Whether producers of the source decide in which partition a device is."""
-        self._place: Callable[[str], int] = lambda _: 0  # whoever reads the inbox places them
+        """Whether the source's producers decide the partition of a device."""
+        self._place: Callable[[str], int] = lambda _: 0  # the reader of the inbox places them
         if hasattr(connector, "open_sender"):
             count, self._are_all = spec.runtime.partitions, False
             self._partitions = range(count)
@@ -103,18 +108,18 @@ class MessageSender:
             self._are_all = self._are_all and not any((folder.parent / "packages").glob("*"))
         else:
             raise SpecFileError(
-                f"{file}: spec.tunnel has the connector {spec.tunnel.connector!r}, by which no "
-                f"messages go to runs of spec.runtime.kind {spec.runtime.kind}: send over Kafka"
+                f"{file}: the connector {spec.tunnel.connector!r} of spec.tunnel carries no "
+                f"messages to runs of spec.runtime.kind {spec.runtime.kind}: send over Kafka"
             )
 
     def send(self, device_id: str, value: Any, *, task: str = "") -> None:
-        """Send a JSON value to a device; blocks while too much is on its way.
+        """Send a JSON value to a device; blocks while too many bytes are unacknowledged.
 
-        ``task`` is the one that gets it; all that take messages by default.
+        ``task`` names the receiving task; by default all tasks that take messages receive it.
 
         Raises:
-            MessageError: The value is no JSON or too large, or there is no such id or task.
-            WalleError: The way is closed.
+            MessageError: The value is no JSON or too large, or the device id or task is invalid.
+            WalleError: The sender is closed.
         """
         problem = device_id_problem(device_id)
         if problem is not None:
@@ -124,25 +129,25 @@ class MessageSender:
     def send_all(
         self, value: Any, *, where: Mapping[str, str] | None = None, task: str = ""
     ) -> None:
-        """Send a JSON value to all devices, or where they say that they are meant.
+        """Send a JSON value to all devices, or to those that meet the conditions.
 
-        ``where`` has conditions, each of which must hold: ``device``, a pattern such as
-        ``phone-*`` for the id, and ``task``, one that the device has, as NAME or NAME@VERSION.
+        ``where`` has conditions, each of which must hold: ``device``, a pattern such as ``phone-*``
+        for the id, and ``task``, a task of the device, as NAME or NAME@VERSION.
 
         Raises:
-            MessageError: The value is no JSON or too large, a condition is not known, or a task.
-            WalleError: The way is closed.
+            MessageError: The value is no JSON or too large, or a condition or task is unknown.
+            WalleError: The sender is closed.
         """
         where = dict(where or {})
         for key in where.keys() - set(WHERE_KEYS):
-            raise MessageError(f"there is no condition {key!r}: {', '.join(WHERE_KEYS)}")
+            raise MessageError(f"there is no condition {key!r}: use {', '.join(WHERE_KEYS)}")
         self._send("", MessagePayload(_encoded(value), task, where), self._partitions)
 
     def push(self) -> None:
-        """Let go of messages that wait for more; blocks while too much is on its way.
+        """Send the collected messages; blocks while too many bytes are unacknowledged.
 
         Raises:
-            WalleError: The way is closed.
+            WalleError: The sender is closed.
         """
         if self._waiting:
             self._sender.send(self._waiting)
@@ -151,11 +156,11 @@ class MessageSender:
         self._take_acks()
 
     def flush(self) -> None:
-        """Block until all that was sent arrives whatever happens.
+        """Block until all messages are acknowledged, so that no failure can lose them.
 
         Raises:
-            TopicError: Some messages were too large for the topic, and left out.
-            WalleError: The way is closed.
+            TopicError: The topic refused some messages as too large; they were left out.
+            WalleError: The sender is closed.
         """
         self.push()
         tick = Event()
@@ -163,20 +168,20 @@ class MessageSender:
             tick.wait(_LOOK_S)
         if self._sender.refused_records:
             raise TopicError(
-                f"{self._sender.refused_records:,} messages were not taken by the topic: see the "
-                "log, and raise max.message.bytes of the topic and spec.tunnel.maxBytes"
+                f"the topic refused {self._sender.refused_records:,} messages: see the log, and "
+                "raise max.message.bytes of the topic and spec.tunnel.maxBytes"
             )
 
     def close(self) -> None:
-        """Let go; what was not flushed may be lost."""
+        """Close the connection; messages that were not flushed may be lost."""
         self._sender.close()
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return the sender."""
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Flush where nothing failed, and close."""
+        """Flush unless the block failed, and close."""
         try:
             if kind is None:
                 self.flush()
@@ -194,8 +199,8 @@ class MessageSender:
         data = encode_payload(payload)
         if len(data) > MESSAGE_MAX_BYTES:
             raise MessageError(
-                f"a message of {len(data):,} bytes is too large: it has at most "
-                f"{MESSAGE_MAX_BYTES:,}"
+                f"a message of {len(data):,} bytes is too large: at most {MESSAGE_MAX_BYTES:,} "
+                "are allowed"
             )
         self.count += 1
         envelope = DownlinkEnvelope(device_id, MESSAGE_KIND, data, self.name, self.count)
@@ -206,7 +211,7 @@ class MessageSender:
             self.push()
 
     def _take_acks(self) -> int:
-        # how many are missing
+        # the number of missing acknowledgements
         for partition in self._partitions:
             self._missing -= len(list(self._sender.acks(partition)))
         return self._missing
@@ -216,7 +221,7 @@ def _encoded(value: Any) -> msgspec.Raw:
     try:
         if isinstance(value, msgspec.Raw):
             data = bytes(value)
-        else:  # msgspec would make null of NaN without a word
+        else:  # msgspec would silently encode NaN as null
             data = dumps(value, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise MessageError(f"the value is no JSON: {error}") from error

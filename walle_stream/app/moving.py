@@ -1,4 +1,4 @@
-"""An agent whose topics have got more partitions: its device goes on in its new one."""
+"""Move of a device's agent to its new partition after its topics have grown."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,17 +10,17 @@ from walle_stream.store.datadir import DataDir
 from walle_stream.store.growing import GrowingDataDir
 
 _STRIDE: Final = 1 << 48
-"""Positions of a partition lie so far behind those of the one before it."""
+"""Distance between the position ranges of successive partitions."""
 
 
 def move_device(path: Path, place: Callable[[int], int], count: int, compression: str) -> None:
-    """Give the data directory of an agent another number of partitions; blocks.
+    """Move the data directory of an agent to another number of partitions; blocks.
 
-    ``place`` returns the device's partition of a number of them. A death before it is done changes
-    nothing. A directory that has the number, or is not there yet, is left alone.
+    ``place`` returns the device's partition for a number of partitions. A crash before the end
+    changes nothing. The function leaves a missing directory, or one with that number, alone.
 
     Raises:
-        StoreError: It is in use, cannot be read, or has a log of its own.
+        StoreError: The directory is in use, cannot be read, or has a log of its own.
     """
     try:
         meta = DataDir.open_read_only(path).meta
@@ -40,14 +40,14 @@ def move_device(path: Path, place: Callable[[int], int], count: int, compression
 
 
 class MovedDownlink:
-    """Implements ``Downlink`` and ``HasLog``: the partitions that a device was in, to their ends.
+    """``Downlink`` and ``HasLog`` over all partitions that a device was in, in order.
 
-    Each is read to the end that it had when this run came to it, then the next one from its begin:
-    what was sent before a growth comes before what was sent behind it.
+    Each partition is read to its end at the time when this run reached it, then the next one from
+    its beginning. Messages sent before a growth therefore come before those sent after it.
     """
 
     def __init__(self, downlink: Any, partitions: Sequence[int]) -> None:
-        """Read of a way down; the device's own partition is the last one."""
+        """Wrap a downlink; the last partition is the device's current one."""
         self._downlink = downlink
         self._partitions = partitions
         self._at, self._last = 0, len(partitions) - 1
@@ -60,20 +60,20 @@ class MovedDownlink:
 
     def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
         """Return messages; see ``Downlink.receive``."""
-        del partition  # the last one
+        del partition  # always the last one
         self._at, offset = divmod(position, _STRIDE)
         while True:
             number = self._partitions[self._at]
             found = self._downlink.receive(number, offset, max_bytes)
             is_more = self._at == self._last or self._downlink.is_behind(number)
             if not (found or is_more):
-                found = self._downlink.receive(number, offset, max_bytes)  # it came meanwhile
+                found = self._downlink.receive(number, offset, max_bytes)  # arrived meanwhile
             if found or is_more:
                 return [(self._at * _STRIDE + each, data) for each, data in found]
             self._at, offset = self._at + 1, 0
 
     def is_behind(self, partition: int) -> bool:
-        """Return whether more may come; see ``HasLog.is_behind``."""
+        """Return whether more messages may come; see ``HasLog.is_behind``."""
         return self._at < self._last or bool(self._downlink.is_behind(partition))
 
     def release(self, partition: int, position: int) -> None:

@@ -1,4 +1,4 @@
-"""How a pipeline is run; what is run is in its definition."""
+"""Options of a pipeline's run; its definition has the rest."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from walle_stream.errors import StuckScriptError
 
 
 def end_process(task: str, device_id: str) -> None:
-    """End the process at once; what was committed stays."""
+    """End the process at once; committed data stays."""
     os.write(2, f"walle: {stuck_error(task, device_id)}\n".encode(errors="replace"))
     os._exit(StuckScriptError.exit_code)
 
@@ -19,7 +19,7 @@ def stuck_error(task: str, device_id: str) -> StuckScriptError:
     """Make the error for a script that cannot be stopped."""
     return StuckScriptError(
         f"task {task!r} is stuck in C code on device {device_id!r} and cannot be stopped: it is "
-        "quarantined there; run the same command to go on without it"
+        "quarantined there; run the same command again to continue without it"
     )
 
 
@@ -30,12 +30,16 @@ class RunOptions(msgspec.Struct, frozen=True):
     hosts: int
     """Device hosts that share the partitions, ≥ 1."""
     limit: int | None = None
-    """Most rows to read in this run."""
+    """Maximum number of rows to read in this run."""
     is_spread: bool = False
-    """Whether hosts are on any node of a cluster, each with the data directory that is there."""
+    """Whether hosts run on any node of a cluster, each with that node's data directory."""
     is_measured: bool = False
-    """Whether the ledger of bytes also compares with compressed raw rows: they are kept
-    and compressed, which costs CPU."""
+    """Whether the ledger of bytes also compares with compressed raw rows.
+
+    The rows are then kept and compressed, which costs CPU.
+    """
     on_stuck: Callable[[str, str], None] = end_process
-    """Ends the process, or begins it anew: a task on a device is stuck in C code
-    and was quarantined. Called in a thread of the VMs; must not return."""
+    """Ends or restarts the process after a task stuck in C code was quarantined on a device.
+
+    Called in a thread of the VMs; must not return.
+    """

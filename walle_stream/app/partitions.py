@@ -1,4 +1,4 @@
-"""Opening a partition where a run has it: its store, what its last owner left, its session."""
+"""Opening of a partition: its store, the snapshot of its last owner, its uplink session."""
 
 import logging
 from concurrent.futures import Executor
@@ -30,25 +30,27 @@ from walle_stream.vm.pool import VmPool
 _log = logging.getLogger(__name__)
 
 _GENERATION_SHIFT: Final = 32
-"""An epoch is the generation of the placement, then a count of openings: who was placed
-later has the higher one, on whatever machine."""
+"""Bits of an epoch that count openings, below the generation of the placement.
+
+A later placement thus has a higher epoch on any machine.
+"""
 _OPENINGS: Final = 1 << _GENERATION_SHIFT
 
 
 class HostPlace(msgspec.Struct, frozen=True):
-    """Which host of a run a process is."""
+    """Place of a process among the hosts of a run."""
 
     index: int
     hosts: int
-    """Processes that share the data directory."""
+    """Number of processes that share the data directory."""
 
     def numbers(self, partition_count: int) -> range:
-        """Return the partitions that it owns."""
+        """Return the partitions of this host."""
         return range(self.index, partition_count, self.hosts)
 
 
 class PartitionOpener(msgspec.Struct, frozen=True):
-    """Opens the partitions of one host; each call in the thread of its partition's host."""
+    """Opener of one host's partitions; call it in the thread of the partition's host."""
 
     data_dir: DataDir
     in_hand: InHand
@@ -58,21 +60,20 @@ class PartitionOpener(msgspec.Struct, frozen=True):
     tunnel: DeviceTunnel
     downlink: Downlink
     tables: HostTables | None
-    """The same, where partitions have their cloud side with them."""
+    """The tunnel, where partitions store their cloud side."""
     uploads: Executor
     objects: ObjectStore | None = None
-    """Where snapshots go."""
+    """Object store of the snapshots."""
 
     def open(self, number: int, generation: int = 0) -> PartitionHost:
-        """Open a partition at its last commit; run in its host's thread.
+        """Open a partition at its last commit; call in its host's thread.
 
-        A placement by the source has a generation ≥ 1; see ``Placement.assign``.
-
-        A damaged database is put aside where there is a snapshot to go on from.
+        A placement by the source has a generation ≥ 1; see ``Placement.assign``. A damaged database
+        is put aside if a snapshot can replace it.
 
         Raises:
-            SourceMovedError: Its snapshots have that generation, or a later one.
-            StoreCorruptedError: Its database is damaged, and there is no snapshot.
+            SourceMovedError: The snapshots have that generation, or a later one.
+            StoreCorruptedError: The database is damaged, and there is no snapshot.
         """
         try:
             return self._open(number, generation)
@@ -81,26 +82,27 @@ class PartitionOpener(msgspec.Struct, frozen=True):
             if snapshots is None or snapshots.newest is None or not path.is_dir():
                 raise
             aside = put_aside(path, "damaged")
-            _log.warning("a snapshot is taken, %s has what was there: %s", aside, error)
-            # where the first attempt claimed it, whoever places partitions does so once more
+            _log.warning("a snapshot replaces the damaged database, kept as %s: %s", aside, error)
+            # if the first attempt claimed the partition, the placing source must place it again
             return self._open(number, generation)
 
     def _open(self, number: int, generation: int) -> PartitionHost:
         path = self.data_dir.partition_path(number)
         sync_ms, keeper = self.state.sync_ms, self._make_keeper(number)
         least = generation << _GENERATION_SHIFT
-        # the group took it from a process that may not know yet, and would be gone by itself
+        # the previous owner may not know yet that it lost the partition; its lock goes with its
+        # process
         patience_s = LOCKS_TIMEOUT_S if generation else 0.0
         claimed = 0
         if keeper is not None:
             try:
-                # in a generation somebody is placed once
+                # each generation places a partition once
                 epochs = range(least, least + 1) if generation else ANY_EPOCH
                 claimed = keeper.take_over(path, _own_epoch(path, patience_s), epochs)
             except EpochTakenError as error:
                 last = error.epoch >> _GENERATION_SHIFT
                 raise SourceMovedError(
-                    f"partition {number} was opened in generation {last}, and this host has it in "
+                    f"partition {number} was opened in generation {last}, but this host owns it in "
                     f"generation {generation}",
                     last,
                 ) from error
@@ -110,8 +112,8 @@ class PartitionOpener(msgspec.Struct, frozen=True):
         def open_rows() -> PartitionRows:
             nonlocal claimed
             if keeper is not None and not claimed:
-                # once more; whoever has it by now in a later generation keeps it, and what this
-                # owner sends is refused until its reader is told
+                # a reopening claims again; an owner of a later generation keeps the partition, and
+                # frames of this one are refused until its reader is told
                 epochs = range(least, least + _OPENINGS) if generation else ANY_EPOCH
                 with suppress(EpochTakenError):
                     claimed = keeper.take_over(path, _own_epoch(path, patience_s), epochs)
@@ -120,7 +122,7 @@ class PartitionOpener(msgspec.Struct, frozen=True):
             with ExitStack() as undo:
                 undo.callback(rows.close)
                 if keeper is not None:
-                    # whoever was here before left it, if nothing else
+                    # the previous owner left at least its incarnation
                     rows.incarnation(keeper.snapshots.incarnation(self.data_dir.meta.incarnation))
                 if self.tables is not None:
                     own = rows.incarnation(self.data_dir.meta.incarnation)
@@ -139,7 +141,7 @@ class PartitionOpener(msgspec.Struct, frozen=True):
         return PartitionHost(PartitionSetup(number, self.plan, self.pool, *ends, keeper))
 
     def snapshots_of(self, number: int) -> PartitionSnapshots | None:
-        """Return the snapshots of a partition, None where there are none; asks nobody yet."""
+        """Return the snapshots of a partition, None without snapshots; makes no request yet."""
         spec, objects = self.state.snapshots, self.objects
         if spec is None or objects is None:
             return None
@@ -157,7 +159,7 @@ class PartitionOpener(msgspec.Struct, frozen=True):
 
 
 def open_snapshots(spec: StateSpec) -> ObjectStore | None:
-    """Open the place of a pipeline's snapshots, where it has some; asks nobody yet.
+    """Open the place of a pipeline's snapshots, if it has one; makes no request yet.
 
     Raises:
         SpecFileError: An extra is not installed.

@@ -1,7 +1,7 @@
-"""What a run did, as one object: the last line of ``walle run --json``.
+"""Report of a run: the last line of ``walle run --json``.
 
-Counters are cumulative for the data directory (they are part of every commit);
-times are of this run. The field names are stable for other programs.
+Counters are part of every commit and cumulative for the data directory; times are of this run. The
+field names are stable for other programs.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +20,7 @@ from walle_stream.wire.rows import Counters
 
 
 class CloudReport(msgspec.Struct, frozen=True):
-    """What the cloud side holds, cumulative for the data directory."""
+    """Counters of the cloud side, cumulative for the data directory."""
 
     features: int
     devices: int
@@ -30,7 +30,7 @@ class CloudReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, counts: Mapping[int, MergeCounts]) -> Self:
-        """Add up what each partition's cloud side has."""
+        """Add up the counts of all partitions."""
         names = cls.__struct_fields__
         return cls(**{name: sum(getattr(c, name) for c in counts.values()) for name in names})
 
@@ -44,18 +44,20 @@ class RunReport(msgspec.Struct, frozen=True):
     """``end`` (the source's natural end), ``limit``, ``SIGINT`` or ``SIGTERM``."""
     counters: Counters
     cloud: CloudReport | None
-    """None where the cloud side is another program's."""
+    """None if another program has the cloud side."""
     ledger: LedgerReport
-    """What each task sent, beside the raw rows."""
+    """Bytes that each task sent, compared with the raw rows."""
     tasks: list[TaskFigures]
-    """Those of the definition in its order, then what was installed besides."""
+    """Tasks of the definition in its order, then installed tasks."""
     problems: list[str]
-    """A line for each task of the definition of which every run failed, or that never fired."""
+    """One line per task of the definition that never fired, or failed in every run."""
     exit_to_commit_ms: LatencyMs
-    """From the arrival of a page exit, which is its delivery to its device's host where the
-    source does not say (``SourceBatch.arrived_ms``), to the return of the write batch that
-    holds its features. Of an exit that was held (``spec.sequence.outOfOrder``), from the arrival
-    of the events that released it: how long it was held is not in it."""
+    """Latency from the arrival of a page exit to the return of the write batch with its features.
+
+    Arrival is ``SourceBatch.arrived_ms``, or the delivery to the device's host if the source gives
+    none. For an exit that was held (``spec.sequence.outOfOrder``) the latency begins at the arrival
+    of the events that released it.
+    """
     run_events: int
     """Events of this run alone."""
     wall_s: float
@@ -71,7 +73,7 @@ class RunReport(msgspec.Struct, frozen=True):
         stopped_by: str,
         **fields: Any,
     ) -> Self:
-        """Add up what partitions count at the run's start and end; ``fields`` are the others."""
+        """Add up the partitions' counters at the start and end; ``fields`` has the other fields."""
         counters, ledger = Counters(), Ledger()
         for status in statuses:
             counters.add(status.counters)
@@ -94,11 +96,11 @@ class RunReport(msgspec.Struct, frozen=True):
 
     @property
     def events_per_cpu_second(self) -> float:
-        """Events of this run by its CPU seconds; 0 when nothing was read."""
+        """Events of this run per CPU second; 0 when nothing was read."""
         return self.run_events / self.cpu_s if self.cpu_s > 0 else 0.0
 
     def to_json(self) -> bytes:
-        """Return the stable JSON object, one line without the line's end."""
+        """Return the stable JSON object as one line, without the line's end."""
         counters = msgspec.structs.asdict(self.counters)
         return msgspec.json.encode(
             {

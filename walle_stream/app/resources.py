@@ -7,9 +7,9 @@ from walle_stream.errors import SpecFileError
 
 
 def find_definition(name: str) -> Path:
-    """Find a pipeline file: a path, or the name (``ipv``) of one that ships with us.
+    """Find a pipeline file by its path, or by the name (``ipv``) of a shipped pipeline.
 
-    A path that does not exist is returned as given: the loader says what is wrong with it.
+    A path that does not exist is returned unchanged: the loader reports the error.
     """
     path = Path(name)
     if path.exists() or path.suffix or len(path.parts) > 1:

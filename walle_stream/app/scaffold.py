@@ -1,4 +1,4 @@
-"""``walle init``: a new pipeline with task, script, sample and test."""
+"""Project template of ``walle init``: a pipeline with task, script, sample and test."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,10 @@ _NAME_MAX: Final = 40
 
 
 def make_project(folder: Path) -> list[Path]:
-    """Copy the template into a folder that is new or empty; return the files made.
+    """Copy the template into a new or empty folder; return the files made.
 
     Raises:
-        SpecFileError: The folder holds something already, or cannot be made.
+        SpecFileError: The folder is not empty, or cannot be made.
     """
     name = _pipeline_name(folder)
     paths = []
@@ -37,6 +37,6 @@ def make_project(folder: Path) -> list[Path]:
 
 
 def _pipeline_name(folder: Path) -> str:
-    # the data directory is named after the pipeline: two projects must not share one
+    # the data directory is named after the pipeline, and two projects must not share one
     text = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")[:_NAME_MAX]
     return text if text[:1].isalpha() else f"visits-{text}".strip("-")

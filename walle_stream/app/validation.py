@@ -1,4 +1,4 @@
-"""Checking a definition without running it: ``walle validate``."""
+"""Validation of a definition without a run: ``walle validate``."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ from walle_stream.vm.package.reader import SUFFIX
 
 
 def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Check a pipeline, a task file or a package, with all that it names, or another kind.
+    """Check a pipeline, task or package with all its references, or another kind of file.
 
     Returns:
-        ``kind``, ``name`` and the names of the tasks; of a pipeline also ``warnings``: what is
-        hardly meant, in the definition or in the first rows of a file that is its source.
+        ``kind``, ``name`` and the names of the tasks. A pipeline also has ``warnings``: likely
+            mistakes in the definition, or in the first rows of a source file.
 
     Raises:
-        WalleError: It is wrong.
+        WalleError: The file is wrong.
     """
     if file.suffix == SUFFIX:
         return _summary("Package", unpack_task(file).name)

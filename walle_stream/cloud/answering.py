@@ -1,4 +1,4 @@
-"""Answers calls beside a reader, which must not wait for a service, nor for a broker."""
+"""Thread that answers calls beside a reader, which must not wait for a service or a broker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Thread
@@ -11,14 +11,14 @@ from walle_stream.cloud.service_pool import Served
 from walle_stream.ports import DownlinkSender
 
 _LOOK_S: Final = 0.02
-"""Between looks for what hangs, and for acknowledgements."""
+"""Interval between checks for hanging calls and for acknowledgements."""
 
 _IDLE_S: Final = 1.0
 _JOIN_S: Final = 10.0
 
 
 class AnsweringThread:
-    """Steps ``CloudCalls`` whenever there is something to do."""
+    """Thread that steps ``CloudCalls`` whenever there is work."""
 
     def __init__(
         self,
@@ -36,25 +36,25 @@ class AnsweringThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Say that a call came; any thread."""
+        """Announce a new call; any thread."""
         self._woken.set()
 
     def check(self) -> None:
-        """Raise what has ended the thread, if anything has.
+        """Raise the error that ended the thread, if any.
 
         Raises:
-            WalleError: Calls are answered no more.
+            WalleError: Calls are no longer answered.
         """
         if self._failure is not None:
             raise self._failure
 
     @property
     def counts(self) -> ServiceCounts:
-        """What became of the calls; any thread."""
+        """Outcomes of calls; any thread."""
         return self._calls.counts
 
     def close(self) -> None:
-        """End the thread; blocks for a moment. What is not answered stays in its store."""
+        """End the thread; blocks for a moment. Unanswered calls stay in their store."""
         self._ends.set()
         self._woken.set()
         self._thread.join(_JOIN_S)

@@ -1,9 +1,9 @@
-"""The cloud side's answers to calls of devices, whichever tunnel they come by.
+"""Answers of the cloud side to calls of devices, for any tunnel.
 
-A call is a row of its store from the write batch that merged it until its reply is
-in the tunnel: a death between loses nothing. A death just after the reply was sent lets the
-service be asked again; the device takes one reply. So does a call that its device makes or sends
-again, because a power cut took it or its reply, and one whose store moved to another worker.
+A call is a row of its store from the write batch that merged it until its reply is in the tunnel,
+so a crash in between loses nothing. After a crash just after the reply was sent, the service is
+asked again, but the device takes only one reply. The same holds for a call that its device repeats,
+because a power cut took the call or its reply, and for a call whose store moved to another worker.
 """
 
 import logging
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 IN_HAND: Final = 64
-"""Most calls of a service that are taken out of their stores; so replies in memory are bounded."""
+"""Maximum calls of a service in hand, which limits the replies in memory."""
 
 _NOBODY: Final = ""
-_CALLS: Final = "Calls of services by what became of them, since this process started."
+_CALLS: Final = "Calls of services by outcome, since this process started."
 
 type ServiceCounts = Mapping[str, Mapping[str, int]]
-"""By service and state."""
+"""Numbers of calls by service and state."""
 
 
 class _Lane:
-    # up to where the calls of a store were taken up
+    # position in a store up to which calls were taken
     def __init__(self, store: PartitionTable) -> None:
         self.store = store
         self.last = 0
-        self.held: dict[str, int] = {}  # by service that had no room: what is behind waits
+        self.held: dict[str, int] = {}  # by service without room: later calls of it wait
         self.is_gone = False
 
 
@@ -56,14 +56,14 @@ class _InHand:
 
     @property
     def line(self) -> tuple[str, str, str]:
-        # whose replies go down in the order of the calls
+        # replies of one line go down in the order of the calls
         return self.call.call.service, self.call.incarnation, self.call.call.device_id
 
 
 class CloudCalls:
-    """Puts calls to services and sends replies: those of a device and service in their order.
+    """Dispatcher of calls to services, with replies in order for each device and service.
 
-    One thread steps; any may look at the counts.
+    One thread steps; any thread may read the counts.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CloudCalls:
     ) -> None:
         """Begin with the calls that wait in the stores.
 
-        ``on_answer`` is called, in any thread, when there is something for a step.
+        ``on_answer`` is called, in any thread, when there is work for a step.
         """
         self._stores = stores
         self._sender = sender
@@ -86,15 +86,15 @@ class CloudCalls:
         self._answered: SimpleQueue[_InHand] = SimpleQueue()
         self._in_hand: Counter[str] = Counter()
         self._sent: dict[int, dict[int, _InHand]] = {}  # by partition, without acknowledgement
-        self._last = 0  # number of a reply
+        self._last = 0  # number of the last reply
 
     def step(self) -> bool:
-        """Take up what waits and send what is answered; waits for no service.
+        """Take waiting calls and send ready replies; never waits for a service.
 
         Returns whether calls are in hand.
 
         Raises:
-            StoreError: A store failed that is still there.
+            StoreError: A store failed that is still open.
             TunnelError: Replies cannot be sent.
         """
         for pool in self._pools.values():
@@ -121,7 +121,7 @@ class CloudCalls:
 
     @property
     def counts(self) -> ServiceCounts:
-        """What became of calls since this process started; those in hand wait."""
+        """Outcomes of calls since this process started; calls in hand count as waiting."""
         return {
             name: {
                 "answered": pool.answered,
@@ -133,7 +133,7 @@ class CloudCalls:
         }
 
     def close(self) -> None:
-        """Ask nobody any more; what waits stays in its store."""
+        """Ask no service any more; waiting calls stay in their store."""
         for pool in self._pools.values():
             pool.close()
 
@@ -147,7 +147,7 @@ class CloudCalls:
         return self._lanes
 
     def _lose(self, lane: _Lane, error: StoreError) -> None:
-        # it was given away: its calls are its next owner's
+        # if the store was given away, its calls belong to its next owner
         if any(lane.store is store for store in self._stores()):
             raise error
         lane.is_gone = True
@@ -224,7 +224,7 @@ class CloudCalls:
         replies.append((call.partition, self._last, encode_downlink(message)))
 
     def _settle(self) -> None:
-        # a call is open until its reply is safe
+        # a call stays open until its reply is acknowledged
         for partition, sent in self._sent.items():
             for number in self._sender.acks(partition) if sent else ():
                 answered = sent.pop(number)
@@ -236,7 +236,7 @@ class CloudCalls:
 
 
 def show_services(metrics: Metrics, counts: ServiceCounts) -> None:
-    """Add a gauge of what became of each service's calls."""
+    """Add a gauge of the outcomes of each service's calls."""
     gauge = metrics.gauge("walle_service_calls", _CALLS, ["service", "state"])
     for service, states in counts.items():
         for state, count in states.items():

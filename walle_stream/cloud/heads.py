@@ -1,8 +1,8 @@
 """The head of a device in a table that keeps only its latest features. Pure.
 
-Every feature counts: ``digests`` chain all that were ever merged, in their order. Two tables with
-equal digests hold the same features, none lost, doubled or moved, although only the latest are
-rows.
+Every feature counts: ``digests`` chain all features ever merged, in their order. Two tables with
+equal digests therefore hold the same features, none lost, doubled or moved, although only the
+latest are rows.
 """
 
 from base64 import b64encode
@@ -16,16 +16,16 @@ from walle_stream.tunnel.receiver import DeviceSeen
 from walle_stream.wire.frame import FeatureRecord
 
 INCARNATIONS_MAX: Final = 1_000
-"""Most incarnations of a device: each stays in its head for ever."""
+"""Maximum incarnations of a device: each stays in its head for ever."""
 
 
 class DeviceHead(DeviceSeen, array_like=True):
-    """What was seen of a device, and what is kept of it; starts empty."""
+    """State of a device and of its kept features; starts empty."""
 
     counts: list[int] = msgspec.field(default_factory=list)
-    """Merged features, by generation."""
+    """Numbers of merged features, by generation."""
     digests: list[bytes] = msgspec.field(default_factory=list)
-    """Of all merged features, by generation: 16 bytes each."""
+    """Digests of all merged features, by generation: 16 bytes each."""
     gaps: int = 0
     kept: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -62,7 +62,7 @@ def chain_digest(before: bytes, record: FeatureRecord) -> bytes:
         record.feature,
         record.encoding,
     )
-    # lengths, so that no two lists of parts are hashed alike
+    # with lengths, so that different lists of parts never hash alike
     text = b"".join([b"%d:%b" % (len(part), part) for part in parts])
     return blake2b(before + text, digest_size=16).digest()
 
@@ -74,10 +74,10 @@ def shown(
     keep: int,
     task: str | None,
 ) -> dict[str, Any]:
-    """Return what a look-up shows; features are put in as they are, unparsed.
+    """Return the body of a look-up; features are included unparsed.
 
-    Rows are generation, number and feature, the newest first. ``keep`` bounds those of each task;
-    without a task all are shown.
+    Rows are generation, number and feature, the newest first. ``keep`` limits the features of each
+    task. Without ``task`` all tasks are shown.
     """
     tasks: dict[str, list[dict[str, Any]]] = {}
     for generation, number, each in rows:

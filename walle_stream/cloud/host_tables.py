@@ -1,8 +1,8 @@
-"""The tunnel without a broker: each partition that a process has open has its cloud side with it.
+"""The tunnel without a broker: each open partition has its cloud side with it.
 
-A frame that is sent is merged, in the thread that sends it: there is no way on which it could
-be lost, and none of a partition that went elsewhere is here. So a frame is acknowledged
-at once: what deletes it from the outbox is a later row of the same log.
+A sent frame is merged in the thread that sends it. It cannot be lost on the way, and no frame of a
+partition that moved elsewhere arrives here. A frame is therefore acknowledged at once: the row that
+deletes it from the outbox comes later in the same log.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class HostTables:
-    """Implements ``DeviceTunnel`` and ``Downlink``. Any thread."""
+    """``DeviceTunnel`` and ``Downlink`` without a broker. Any thread."""
 
     def __init__(self, sinks: Sequence[str] = (), report_sink: ReportSink | None = None) -> None:
-        """Begin without a partition; ``sinks`` are the names of those that get features."""
+        """Begin without a partition; ``sinks`` has the names of the sinks that get features."""
         self._sinks, self._report_sink = sinks, report_sink
         self._lock = Lock()
         self._tables: dict[int, OwnTable] = {}
         self._acks: dict[int, list[int]] = {}
         self.counts: dict[int, MergeCounts] = {}
-        """Of each partition that is, or was, open here, as of its last merge."""
+        """Merge counts of each partition that is or was open here, at its last merge."""
         self.on_call: Callable[[], None] = lambda: None
-        """Called when a call of a service was merged, or a partition may have some."""
+        """Called after the merge of a call, or when a partition may have open calls."""
 
     def open(
         self,
@@ -41,10 +41,10 @@ class HostTables:
         *,
         is_snapshot: bool | None = None,
     ) -> None:
-        """Have a partition's cloud side from now on, until its database is closed; blocks.
+        """Open a partition's cloud side, until its database is closed; blocks.
 
-        ``incarnation`` is the partition's. Where it has snapshots, sinks get what they have, and
-        ``is_snapshot`` says whether the database was fetched just now.
+        ``incarnation`` is the partition's. With snapshots, sinks get only the contents of
+        snapshots, and ``is_snapshot`` tells whether the database was just fetched from one.
         """
         table = OwnTable(store, self._report_sink)
         table.serve_sinks(self._sinks, f"{incarnation}-{number:04d}")
@@ -66,18 +66,18 @@ class HostTables:
 
     @property
     def by_number(self) -> Mapping[int, OwnTable]:
-        """Those that are open, by partition."""
+        """Open tables, by partition."""
         with self._lock:
             return dict(self._tables)
 
     def tables(self) -> list[OwnTable]:
-        """Return those that are open."""
+        """Return the open tables."""
         return list(self.by_number.values())
 
-    # The way up
+    # Uplink
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Merge frames; see ``Uplink.send``. A closed partition's stay in its outbox.
+        """Merge frames; see ``Uplink.send``. Frames of a closed partition stay in its outbox.
 
         Raises:
             StoreError: A partition's database fails.
@@ -96,21 +96,21 @@ class HostTables:
                 self.on_call()
 
     def acks(self, partition: int) -> Iterable[int]:
-        """Return the numbers that were merged since the last call; see ``Uplink.acks``."""
+        """Return the numbers of frames merged since the last call; see ``Uplink.acks``."""
         with self._lock:
             return self._acks.pop(partition, ())
 
     def relax(self) -> None:
-        """Do nothing: nobody waits; see ``DeviceTunnel.relax``."""
+        """Do nothing: no sender waits; see ``DeviceTunnel.relax``."""
 
     def close(self) -> None:
         """Do nothing: tables close with their partitions."""
 
-    # The way down
+    # Downlink
 
     @property
     def downlink(self) -> "HostTables":
-        """The way down."""
+        """The downlink, which is this object."""
         return self
 
     def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
@@ -118,20 +118,20 @@ class HostTables:
         return self._tables[partition].receive_down(position, max_bytes)
 
     def release(self, partition: int, position: int) -> None:
-        """Forget messages; see ``Downlink.release``."""
+        """Delete messages; see ``Downlink.release``."""
         self._tables[partition].release_down(position)
 
 
 class Replies:
-    """Implements ``DownlinkSender`` for what answers calls. One thread."""
+    """``DownlinkSender`` for replies to calls. One thread."""
 
     def __init__(self, tables: HostTables) -> None:
-        """Send to the partitions that are open when something is sent."""
+        """Send to the partitions that are open at the time of each send."""
         self._tables = tables
         self._acks: dict[int, list[int]] = {}
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Append messages; those of a partition that was closed are dropped, with their calls.
+        """Append messages; those of a closed partition are dropped, and their calls stay open.
 
         Raises:
             StoreError: A partition's database fails.
@@ -148,7 +148,7 @@ class Replies:
                     raise
 
     def acks(self, partition: int) -> Iterable[int]:
-        """Return the numbers that were sent: what closes their calls is of the same log."""
+        """Return the numbers of sent messages: the same log closes their calls later."""
         return self._acks.pop(partition, ())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A service that is a server: the question is posted to it, its answer is the reply."""
+"""A service that is an HTTP server: questions are posted, answers are the replies."""
 
 import json
 import socket
@@ -20,18 +20,18 @@ _BROKEN: Final = 500
 
 
 class HttpService:
-    """Posts each question over a connection of its own. Thread-safe.
+    """Client that posts each question over its own connection. Thread-safe.
 
-    HTTP gives an answer no number. On a connection that stays open, a server's second answer to
-    one question would be taken for the answer to the next one, which may be another device's.
-    Nobody follows where an answer leads elsewhere.
+    HTTP does not number answers. On a persistent connection a server's second answer to one
+    question would count as the answer to the next, which may be another device's. Redirects are not
+    followed.
     """
 
     def __init__(self, url: str, timeout_s: float, token: Callable[[], str] | None) -> None:
-        """Connect with each question; ``token``, asked before each, says who asks.
+        """Keep the URL; ``token`` returns the caller's token before each question.
 
-        ``timeout_s`` bounds a question as a whole, but for finding the server: each address of its
-        name may take as long.
+        ``timeout_s`` limits a whole question except for the connection: each address of the
+        server's name may take as long.
         """
         parts = urlsplit(url)
         self._host, self._port, self._timeout_s = parts.hostname or "", parts.port, timeout_s
@@ -40,12 +40,12 @@ class HttpService:
         self._token = token
 
     def __call__(self, call: ServiceCall) -> Any:
-        """Return what the server answered; blocks.
+        """Return the server's answer; blocks.
 
         Raises:
-            ConnectionError: It cannot be reached, or answered 429 or 5xx.
-            TimeoutError: It did not answer in time.
-            ValueError: It answered with another status, or no JSON.
+            ConnectionError: The server cannot be reached, or answered 429 or 5xx.
+            TimeoutError: The server did not answer in time.
+            ValueError: The server answered with another status, or no JSON.
         """
         headers = {
             "Connection": "close",
@@ -69,7 +69,7 @@ class HttpService:
         if response.status not in _GOOD:
             raise ValueError(f"the server answered {response.status} {response.reason}")
         if len(answer) > REPLY_MAX_BYTES:
-            raise ValueError(f"more than {REPLY_MAX_BYTES} bytes are not allowed")
+            raise ValueError(f"the answer has more than {REPLY_MAX_BYTES} bytes")
         try:
             return json.loads(answer, parse_constant=_refuse)
         except ValueError as error:
@@ -80,7 +80,7 @@ class HttpService:
     ) -> tuple[HTTPResponse, bytes]:
         with closing(self._connection()) as connection:
             connection.connect()
-            # a time-out of the socket bounds each part of an answer, not all of them together
+            # a socket's timeout limits each part of an answer, not the whole
             end = Timer((due_ms - monotonic_ms()) / 1000.0, _cut, [connection.sock])
             end.daemon = True
             end.start()
@@ -91,7 +91,7 @@ class HttpService:
             finally:
                 end.cancel()
         if monotonic_ms() >= due_ms:
-            raise TimeoutError  # what came may be a part
+            raise TimeoutError  # the answer may be incomplete
         if response.length and len(answer) <= REPLY_MAX_BYTES:
             raise ConnectionResetError("the answer was cut short")
         return response, answer
@@ -105,9 +105,9 @@ class HttpService:
 
 
 def _cut(sock: socket.socket) -> None:
-    with suppress(OSError):  # it is closed already
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own forgets what the reader has
+    with suppress(OSError):  # closed already
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own would drop what is read
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not of it")
+    raise ValueError(f"{word} is not allowed")

@@ -1,8 +1,8 @@
 """Messages that other processes left in the data directory, on their way to its partitions.
 
-A file is first shared out, into one for each partition, ``shared/NUMBER-NAME``, then taken by
-whoever has that partition open, and deleted when the partition has it for good. After a death in
-between it comes once more, and the devices' side drops it: each message names its sender, and its
+A file is first split into one file for each partition, ``shared/NUMBER-NAME``. The process that has
+the partition open takes such a file, and deletes it when its messages are durable in the partition.
+After a crash in between, messages come once more. The devices' side drops them by their sender and
 number.
 """
 
@@ -23,7 +23,7 @@ from walle_stream.wire.envelope import decode_downlink
 _log = logging.getLogger(__name__)
 
 LOOK_MS: Final = 200.0
-"""Between two looks into the folder."""
+"""Interval between checks of the folder."""
 
 
 class Inbox:
@@ -32,7 +32,7 @@ class Inbox:
     def __init__(
         self, folder: Path, tables: HostTables, partition_of: Callable[[str], int], count: int
     ) -> None:
-        """Begin; other processes may do the same, with other partitions."""
+        """Begin; other processes may use the same inbox with other partitions."""
         self._folder, self._shared = folder, folder / "shared"
         self._tables = tables
         self._partition_of, self._count = partition_of, count
@@ -41,9 +41,9 @@ class Inbox:
         self._lock = Lock()
 
     def step(self, *, is_due: bool = False) -> None:
-        """Take what lies there, now and then, and delete what is durable; blocks.
+        """Take files at intervals, and delete durable ones; blocks.
 
-        ``is_due``: take it now.
+        ``is_due``: whether to take them now.
 
         Raises:
             WalleError: A file cannot be read or written.
@@ -71,7 +71,7 @@ class Inbox:
                 for number in to:
                     shares.setdefault(number, []).append(data)
         except FileNotFoundError:
-            return  # another process was there before
+            return  # another process has taken it
         except EnvelopeError as error:
             _put_aside(path, error)
             return
@@ -88,7 +88,7 @@ class Inbox:
             _put_aside(path, error)
         except StoreError:
             if self._tables.by_number.get(number) is table:
-                raise  # else it was closed meanwhile
+                raise  # otherwise it was closed meanwhile
 
     def _settle(self) -> None:
         for path, (table, ticket) in list(self._sent.items()):
@@ -100,6 +100,6 @@ class Inbox:
 
 
 def _put_aside(path: Path, error: EnvelopeError) -> None:
-    _log.error("messages are put aside: %s", error)
-    with suppress(FileNotFoundError):  # another process has done so
+    _log.error("messages are put aside, as they cannot be read: %s", error)
+    with suppress(FileNotFoundError):  # another process has renamed it
         path.rename(path.with_name(f".refused-{path.name}"))

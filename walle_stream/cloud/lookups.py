@@ -1,9 +1,9 @@
 """Pages of the cloud side: the latest features of a device, and health. JSON over HTTP.
 
-A device's row is at the worker that has its partition, which the key alone does not
-tell (the sender says the partition). So a worker that does not have it asks the others,
-once; only when they answered for all partitions is a device unknown. An address proves nothing:
-who is asked says which partitions he has, and only to his own group.
+A device's row is at the worker that has its partition, which the key alone does not tell (the
+sender chooses the partition). A worker without the row therefore asks the others, once. A device is
+unknown only if the answers cover all partitions. An address proves nothing: a worker reports its
+partitions, and answers only its own group.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -28,40 +28,40 @@ from walle_stream.wire.metrics_text import Metrics
 from walle_stream.wire.pages import Page, PageServer
 
 _ASKED_HEADER: Final = "X-Walle-Forwarded"
-"""On a request of another worker: its group."""
+"""Header of another worker's request, with its group."""
 
 _FEATURES: Final = "/features/"
 _OTHER_S: Final = 5.0
 _CLIENT_S: Final = 10.0
 _HANGS_MS: Final = 1_000.0
 _OK: Final = 200
-_MERGED: Final = "What this worker's tables have merged, by what."
+_MERGED: Final = "Items merged by this worker's tables, by kind."
 _LAG: Final = "Records of a partition that its table lacks, as of the last fetch."
-_READY: Final = "Whether a partition's table had all when this worker was given it."
-_REPORTS: Final = "Reports of devices for the release service, by what became of them."
+_READY: Final = "Whether a partition's table has all records that existed at its opening."
+_REPORTS: Final = "Reports of devices for the release service, by outcome."
 _STATUS: Final = {"": "ok", MOVING: "rebalancing"}
 
 
 class _Without(msgspec.Struct):
-    # what a worker answers another that asks for a device which it does not have
+    # answer of a worker to another one about a device that it does not have
     error: str
     partitions: list[int]
 
 
 class Group(NamedTuple):
-    """Who else there is."""
+    """The other workers of the group."""
 
     name: str
     partitions: int
     owners: Callable[[Collection[int]], Mapping[int, str]]
-    """Gives ``HOST:PORT`` of partitions' owners, asking anew if those given were wrong."""
+    """Returns ``HOST:PORT`` of partitions' owners, after a refresh for the wrong ones given."""
 
 
 class _Hanging:
-    """Which addresses let a question wait, so that not every other one waits as long."""
+    """Addresses that do not answer, so that later questions do not wait for them."""
 
     def __init__(self) -> None:
-        self._since: dict[str, list[float]] = {}  # when each open question was put, ascending
+        self._since: dict[str, list[float]] = {}  # start of each open question, ascending
         self._lock = Lock()
 
     def is_so(self, address: str) -> bool:
@@ -84,7 +84,7 @@ class _Hanging:
 
 
 class LookUps:
-    """Answers questions; any thread."""
+    """Answers to requests; any thread."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class LookUps:
         keep: int,
         more_health: Callable[[], Mapping[str, Any]],
     ) -> None:
-        """Begin; at most ``keep`` features of a task are shown."""
+        """Begin; answers show at most ``keep`` features of a task."""
         self._partitions = partitions
         self._group = group
         self._keep = keep
@@ -109,7 +109,7 @@ class LookUps:
             **self._more_health(),
         }
         if problem:
-            body["partitions"] = {}  # others may have them
+            body["partitions"] = {}  # other workers may have them
         return (503 if problem else _OK), body
 
     def metrics(self) -> str:
@@ -117,7 +117,7 @@ class LookUps:
         status, health = self.health()
         metrics = Metrics()
         metrics.gauge("walle_cloud_up", "Whether the worker is in its group.").set(status == _OK)
-        # no counter: partitions that move take what they merged with them
+        # no counters: partitions that move take their counts with them
         merged = metrics.gauge("walle_cloud_merged", _MERGED, ["what"])
         for what, count in health["counts"].items():
             merged.set(count, what=what)
@@ -137,7 +137,7 @@ class LookUps:
     def features(self, device_id: str, task: str | None, asked_by: str | None) -> tuple[int, Any]:
         """Return status and body of ``/features/DEVICE``; blocks.
 
-        ``asked_by`` is the group of the worker that asks for somebody; None for a client.
+        ``asked_by`` is the group of the worker that forwards a request; None for a client.
         """
         wrong = device_id_problem(device_id)
         if wrong is not None:
@@ -146,7 +146,7 @@ class LookUps:
             return 421, {"error": f"this is a worker of {self._group.name!r}"}
         mine = self._partitions.ready
         kept, is_whole = self._partitions.look_up(device_id)
-        mine &= self._partitions.ready  # one that came or went meanwhile may have it
+        mine &= self._partitions.ready  # one that moved meanwhile may have it
         problem = self._partitions.problem or ("" if is_whole else MOVING)
         if problem:
             return _not_now(problem)
@@ -157,7 +157,7 @@ class LookUps:
         return self._elsewhere(device_id, task, mine)
 
     def page(self, asked: SplitResult, headers: Message) -> Page:
-        """Answer a request; blocks where others are asked."""
+        """Answer a request; blocks while other workers are asked."""
         if asked.path == "/metrics":
             return Page(_OK, self.metrics().encode())
         if asked.path in {"/healthz", "/healthz/"}:
@@ -173,7 +173,7 @@ class LookUps:
     def _elsewhere(self, device_id: str, task: str | None, mine: set[int]) -> tuple[int, Any]:
         missing = set(range(self._group.partitions)) - mine
         silent: list[str] = []
-        for wrong in ((), missing):  # where who was asked has not what is missing, ask who has
+        for wrong in ((), missing):  # then ask the new owners of those missed
             if not missing:
                 break
             owners = self._group.owners(wrong)
@@ -189,15 +189,15 @@ class LookUps:
         if missing:
             shown_missing = ", ".join(map(str, sorted(missing)))
             why = f" ({', '.join(silent)} gave no answer)" if silent else ""
-            return _not_now(f"no worker that was asked has the partitions {shown_missing}{why}")
-        # the device may have moved here while the others were asked
+            return _not_now(f"no worker that answered has the partitions {shown_missing}{why}")
+        # the device may have moved here meanwhile
         problem = self._partitions.problem
         return _not_now(problem) if problem else (404, {"error": _unknown(device_id)})
 
     def _asked(
         self, addresses: Collection[str], device_id: str, task: str | None
     ) -> Iterator[tuple[str, "msgspec.Raw | _Without | None"]]:
-        # answers as they come: who hangs holds up nobody that another one can answer
+        # answers in order of arrival: a hanging worker does not delay the answer of another
         asking = ThreadPoolExecutor(max(len(addresses), 1))
         try:
             answers = {asking.submit(self._ask, each, device_id, task): each for each in addresses}
@@ -235,7 +235,7 @@ def serve_look_ups(host: str, port: int, look_ups: LookUps) -> PageServer:
     """Serve the pages until closed.
 
     Raises:
-        MetricsAddressError: The address is taken, or not of this machine.
+        MetricsAddressError: The address is in use, or not of this machine.
     """
     try:
         return PageServer(host, port, look_ups.page, client_s=_CLIENT_S, name="walle-look-ups")
@@ -252,4 +252,4 @@ def _unknown(device_id: str) -> str:
 
 
 def _not_now(why: str) -> tuple[int, Any]:
-    return 503, {"error": f"not known now: {why}; ask again"}
+    return 503, {"error": f"unknown at the moment: {why}; ask again"}

@@ -1,4 +1,4 @@
-"""What comes to a table, and what becomes one write batch of it."""
+"""Records on their way to a table, and the write batch that merges them."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -13,75 +13,75 @@ from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 
 FEATURE_KEY: Final = Struct(">IQ")
-"""Generation and sequence number, behind ``device_prefix``."""
+"""Generation and sequence number, after ``device_prefix``."""
 
 _OFFSET_BITS: Final = 48
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """How far a table's source was read."""
+    """Position of a table in its source."""
 
     begun: int = 0
-    """How often reading began anew, because the topic did."""
+    """Number of times that reading began anew, as the topic did."""
     next: int = 0
-    """Kafka's offset of the next record, the log's last position, or whatever counts there."""
+    """Next position: Kafka's offset of the next record, or the log's last position."""
     offset: bytes = b""
-    """The reader's own; empty where nothing was read, or the reader needs none."""
+    """The reader's own offset; empty before the first read, or if the reader needs none."""
 
     @property
     def progress(self) -> int:
-        """As one number: higher is further."""
+        """The position as one number, which only grows."""
         return (self.begun << _OFFSET_BITS) + self.next
 
 
 class Stretch(NamedTuple):
-    """Records of one sender that follow each other."""
+    """Consecutive records of one sender."""
 
     incarnation: str
     partition: int
-    """The sender's."""
+    """The sender's partition."""
     epoch: int
     records: Sequence[FeatureRecord] = ()
     numbers: Sequence[int] = ()
-    """Offsets of the records, for sinks, or of the calls; none in a frame."""
+    """Offsets of the records (for sinks) or of the calls; empty in a frame."""
     reports: Sequence[ReportFrame] = ()
     calls: Sequence[CloudCall] = ()
     frame: int = 0
-    """Number of the sender's frame, where frames come."""
+    """Number of the sender's frame; 0 without frames."""
 
     @property
     def refusals(self) -> int:
-        """How many records are refused with it; a frame is one."""
+        """Number of records that a refusal counts; a frame counts as one."""
         return 1 if self.frame else len(self.records) + len(self.reports) + len(self.calls)
 
 
 class Merging:
-    """What becomes one write batch."""
+    """Contents of one write batch."""
 
     def __init__(self, counts: MergeCounts, place: Place, batch: KeyBatch) -> None:
-        """Begin with nothing, on the way to a place; the counts are changed, and end with it."""
+        """Begin an empty batch that ends at a place; it changes the counts and stores them."""
         self.batch = batch
         self.counts = counts
         self.place = place
         self.base = place.begun << _OFFSET_BITS
-        """What is added to offsets, so that a topic that begins anew goes on."""
+        """Added to offsets, so that they continue to grow when a topic begins anew."""
         self.touched: dict[str, DeviceSeen] = {}
         self.rows: dict[str, dict[bytes, tuple[str, bytes]]] = {}
         """New rows by device and key, with the task."""
         self.reports: list[ReportFrame] = []
         self.merged: list[MergedFeature] = []
-        """For sinks."""
+        """Merged features for sinks."""
         self.full: set[str] = set()
         """Devices with too many rows."""
         self.problems: list[str] = []
         self.last_call = 0
 
     def refuse(self, count: int, why: str) -> None:
-        """Count records that are not merged."""
+        """Count records that are refused."""
         self.counts.frames_refused += count
         self.problems.append(why)
 
 
 def device_prefix(device_id: str) -> bytes:
-    """Return what the keys of a device's features begin with."""
+    """Return the prefix of the keys of a device's features."""
     return b"\x10" + device_id.encode() + b"\x00"

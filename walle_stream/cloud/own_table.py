@@ -1,8 +1,8 @@
-"""The cloud side of one partition whose tunnel is embedded: rows of the partition's own database.
+"""The cloud side of one partition with an embedded tunnel: rows in the partition's own database.
 
-It keeps all features, and what goes down. As commits, frames and merges are rows of one log, a
-power cut takes the end of them all: nobody ever knows of what the other one has forgotten, and a
-snapshot of the partition has its cloud side.
+It keeps all features and downlink messages. Commits, frames and merges are rows of one log, and a
+power cut takes the end of all of them. Neither side ever knows of anything that the other one has
+forgotten. A snapshot of the partition includes its cloud side.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,9 +27,9 @@ class OwnTable(PartitionTable):
     """The cloud side of a partition that is open here. Any thread."""
 
     def __init__(self, store: PartitionStore, report_sink: ReportSink | None = None) -> None:
-        """Open it in an opened partition.
+        """Open the cloud side in an opened partition.
 
-        The sink gets frames of reports before they are merged; they are let go where None.
+        The sink gets frames of reports before they are merged; without a sink they are dropped.
         """
         super().__init__(store.path, None, keeps_calls=True, within=store.space(CLOUD_PREFIX))
         self.partition = store
@@ -45,7 +45,7 @@ class OwnTable(PartitionTable):
         """Merge frames of the partition in one write batch; blocks.
 
         Raises:
-            StoreError: Nothing of them was written.
+            StoreError: None of the frames was written.
         """
         stretches = [stretch for data in frames if (stretch := _stretch(data)) is not None]
         position = self.place.next + len(frames)
@@ -55,7 +55,7 @@ class OwnTable(PartitionTable):
         """Append messages in one write, and return its ticket; see ``store.durability``.
 
         Raises:
-            StoreError: Nothing of them was written.
+            StoreError: None of the messages was written.
         """
         with self._lock:
             batch = self._space.batch()
@@ -66,11 +66,11 @@ class OwnTable(PartitionTable):
         return self.partition.durability.commit()
 
     def is_durable(self, ticket: int) -> bool:
-        """Return whether what was sent down survives a power cut; never blocks."""
+        """Return whether sent messages survive a power cut; never blocks."""
         return self.partition.durability.durable() >= ticket
 
     def receive_down(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
-        """Return messages behind a position; see ``Downlink.receive``."""
+        """Return messages after a position; see ``Downlink.receive``."""
         if self._last_down <= position:
             return ()
         found: list[tuple[int, bytes]] = []
@@ -83,7 +83,7 @@ class OwnTable(PartitionTable):
         return found
 
     def release_down(self, position: int) -> None:
-        """Forget messages; see ``Downlink.release``. The last one stays, as positions go on."""
+        """Delete messages; see ``Downlink.release``. The last one stays, as positions continue."""
         if position <= self._released:
             return
         self._released, batch = position, self._space.batch()
@@ -91,17 +91,17 @@ class OwnTable(PartitionTable):
         self._space.write(batch)
         self.partition.durability.commit()
 
-    # Of its partition, as ``Tenant``
+    # Methods of ``Tenant``
 
     def copied(self) -> None:
-        """Note what the copy has; see ``Tenant.copied``."""
+        """Record the contents of the copy; see ``Tenant.copied``."""
         if self.sink_log is not None:
             self.sink_log.copied()
 
     def kept(self) -> None:
-        """Let sinks have what the copy has; see ``Tenant.kept``."""
+        """Release the contents of the copy to sinks; see ``Tenant.kept``."""
         if self.sink_log is not None:
-            with suppress(StoreError):  # it was closed: the next owner does
+            with suppress(StoreError):  # the table was closed: the next owner does it
                 self.sink_log.kept()
 
     @override
@@ -111,13 +111,13 @@ class OwnTable(PartitionTable):
 
     @override
     def _hold_reports(self, merging: Merging) -> None:
-        # before the write batch: after a death they come again, and the sink has seen them
+        # before the write batch: after a crash the reports come again, and the sink drops them
         if merging.reports and self._report_sink is not None:
             self._report_sink.take(merging.reports)
 
 
 def _stretch(data: bytes) -> Stretch | None:
-    # None for what is no frame of ours
+    # None for data that is no frame of ours
     try:
         envelope = decode_uplink(data)
         body, frame = envelope.body, envelope.number

@@ -1,22 +1,21 @@
-r"""The feature table of what comes in one order, with what it has seen, in one RocksDB.
+r"""The feature table of records in one order, with the state of their senders, in one RocksDB.
 
-That is one partition of an uplink topic, or of devices that are here (``own_table``). Records come
-in one order, and a table reads them one after another from its own place. So a table at a place is
-the same whoever wrote it: nobody has to be told who owns the partition now, and no record is
-judged twice.
+The order is a partition of an uplink topic, or the log of local devices (``own_table``). A table
+reads the records one after another from its own place. Its contents at a place are therefore the
+same for every writer: no owner of the partition has to be announced, and no record is judged twice.
 
 Keys, integers big-endian::
 
     \x00 counts | format | place       single rows; Place, MessagePack
-    \x01 INCARNATION u32 partition     what was seen of a sender, see ``tunnel.receiver``
-    \x02 DEVICE                        DeviceHead, MessagePack; DeviceSeen where all features stay
-    \x03 u64 position                  message down, where there is no topic for them
+    \x01 INCARNATION u32 partition     state of a sender, see ``tunnel.receiver``
+    \x02 DEVICE                        DeviceHead, MessagePack; DeviceSeen if all features stay
+    \x03 u64 position                  downlink message, without a topic for them
     \x04 u64 number                    OpenCall, MessagePack; until its reply was sent
     \x05 u64 number                    frame of reports that the service does not have yet
-    \x06 u64 number, \x07 NAME         of sinks, see ``sink_log``
+    \x06 u64 number, \x07 NAME         rows of sinks, see ``sink_log``
     \x10 DEVICE \x00 u32 generation u64 seq   KeptFeature, MessagePack
 
-Features, what was seen and the place commit in ONE write batch: that is what makes the effect
+Features, senders' states and the place commit in ONE write batch, which makes the effect
 exactly-once.
 """
 
@@ -59,7 +58,7 @@ _decode_call = msgspec.msgpack.Decoder(OpenCall).decode
 
 
 class Kept(NamedTuple):
-    """What a table has of a device."""
+    """Contents of a table for a device."""
 
     head: DeviceHead
     rows: Sequence[tuple[int, int, KeptFeature]]
@@ -67,9 +66,9 @@ class Kept(NamedTuple):
 
 
 class PartitionTable:
-    """One writing thread; any thread may look up.
+    """A feature table. One thread writes; any thread may look up.
 
-    Once it is closed, whatever reads or writes its database raises ``StoreError``.
+    After it is closed, reads and writes of its database raise ``StoreError``.
     """
 
     def __init__(
@@ -81,11 +80,11 @@ class PartitionTable:
         keeps_calls: bool = False,
         within: KeySpace | None = None,
     ) -> None:
-        """Open it, making it if it is not there; blocks.
+        """Open the table, or make it if it is missing; blocks.
 
-        ``keep`` (≥ 1) latest features of a device and task stay, all where None. Where the table
-        does not keep reports, or calls, they are only counted. ``within`` is the part of another
-        database that has its rows; else the path has a database of its own.
+        The ``keep`` (≥ 1) latest features of a device and task stay; None: all stay. Reports and
+        calls that the table does not keep are only counted. ``within`` is a part of another
+        database for its rows; without it the path has a database of its own.
 
         Raises:
             FormatVersionError: It has another layout version.
@@ -94,9 +93,9 @@ class PartitionTable:
         self.path = path
         self.sink_log: SinkLog | None = None
         self.lane = ""
-        """What numbers the features of ``sink_log``."""
+        """Prefix that identifies the numbers of the features in ``sink_log``."""
         self._keep = keep or 0
-        # some rows beyond ``keep`` may stay, so that the table seldom looks for the oldest ones
+        # some rows beyond ``keep`` may stay, so that the oldest ones are rarely looked for
         self._most = 0 if keep is None else keep + max(keep // 2, _SLACK_MIN)
         head_type = DeviceSeen if keep is None else DeviceHead
         self._decode_seen = msgspec.msgpack.Decoder(head_type).decode
@@ -119,13 +118,13 @@ class PartitionTable:
             HeldReports(self._space.scan(PREFIX), WAITING_MAX_BYTES) if keeps_reports else None
         )
         self._keeps_calls = keeps_calls
-        # calls that wait are looked for up to here
+        # waiting calls are looked for up to this number
         self._last_call = self.place.progress
 
     def serve_sinks(self, names: Sequence[str], lane: str) -> None:
-        """Keep what is merged from now on until all sinks have it; blocks, before any merge.
+        """Keep features merged from now on until all sinks have them; blocks, before any merge.
 
-        ``lane`` tells this table's numbers from those of others.
+        ``lane`` distinguishes this table's numbers from those of other tables.
         """
         self.lane = lane
         if names:
@@ -134,13 +133,13 @@ class PartitionTable:
     def take(
         self, stretches: Iterable[Stretch], offset: bytes, next_offset: int, refused: int = 0
     ) -> list[str]:
-        """Merge what comes next, in the partition's order, in one write batch; blocks.
+        """Merge the next stretches, in the partition's order, in one write batch; blocks.
 
-        Both offsets are the reader's behind the stretches. ``refused`` counts records between them
-        that were refused before. Returns why records were refused here, a line each.
+        Both offsets are the reader's after the stretches. ``refused`` counts records in between
+        that were already refused. Returns the reasons of refusals here, a line each.
 
         Raises:
-            StoreError: Nothing of them was written: open it again.
+            StoreError: None of the records was written: open the table again.
         """
         begun = self.place.begun + (next_offset < self.place.next)
         counts = msgspec.structs.replace(self.stats)
@@ -155,7 +154,7 @@ class PartitionTable:
         return merging.problems
 
     def look_up(self, device_id: str) -> Kept | None:
-        """Return what is kept of a device; any thread, blocks."""
+        """Return the kept rows of a device; any thread, blocks."""
         with self._lock:
             stored = self._space.get(b"\x02" + device_id.encode())
             rows = self._rows(device_id) if stored else []
@@ -166,12 +165,12 @@ class PartitionTable:
         self._space.checkpoint(path)
 
     def first_reports(self, max_bytes: int) -> Sequence[Waiting]:
-        """Return the oldest frames of reports that wait; any thread."""
+        """Return the oldest waiting frames of reports; any thread."""
         with self._lock:
             return () if self._reports is None else self._reports.first(max_bytes)
 
     def forget_reports(self, part: Sequence[Waiting]) -> None:
-        """Delete frames that wait no more; any thread, blocks."""
+        """Delete frames that no longer wait; any thread, blocks."""
         with self._lock:
             if self._reports is not None:
                 batch = self._space.batch()
@@ -180,7 +179,7 @@ class PartitionTable:
 
     @property
     def report_counts(self) -> tuple[int, int]:
-        """How many frames of reports wait, and how many had no room."""
+        """Numbers of waiting frames of reports, and of those dropped for lack of room."""
         held = self._reports
         return (0, 0) if held is None else (len(held.waiting), held.dropped)
 
@@ -190,7 +189,7 @@ class PartitionTable:
         return self._last_call
 
     def open_calls(self, after: int, limit: int) -> list[tuple[int, OpenCall]]:
-        """Return calls that wait for their reply; any thread, blocks."""
+        """Return open calls; any thread, blocks."""
         start, end = _CALL_PREFIX + (after + 1).to_bytes(8), prefix_end(_CALL_PREFIX)
         with self._lock:
             return [
@@ -199,17 +198,17 @@ class PartitionTable:
             ]
 
     def close_call(self, number: int) -> None:
-        """Forget a call whose reply was sent; any thread, blocks."""
+        """Delete a call whose reply was sent; any thread, blocks."""
         batch = self._space.batch()
         batch.delete(_CALL_PREFIX + number.to_bytes(8))
         with self._lock:
             self._space.write(batch)
 
     def close(self) -> None:
-        """Release the database, look-ups fail from now on; may be called twice.
+        """Release the database; look-ups fail afterwards. May be called twice.
 
         Raises:
-            StoreError: What a failed write left cannot be closed cleanly.
+            StoreError: The database cannot be closed cleanly after a failed write.
         """
         using = nullcontext() if self.sink_log is None else self.sink_log.using
         with self._lock, using:
@@ -265,12 +264,13 @@ class PartitionTable:
                 merging.touched[device_id] = head
                 rows = merging.rows.setdefault(device_id, {})
             if is_one_more:
-                # none may be forgotten: its records would count once more when they come again
+                # no incarnation may be forgotten: its records would count again when they are
+                # repeated
                 merging.refuse(
                     1,
-                    f"device {device_id!r}: incarnation {incarnation!r} is one more than the "
-                    f"{INCARNATIONS_MAX} of a device: its data directory was made anew so often, "
-                    "or somebody writes in its name",
+                    f"device {device_id!r}: incarnation {incarnation!r} exceeds the limit of "
+                    f"{INCARNATIONS_MAX} per device: its data directory was made anew too often, "
+                    "or another sender uses its id",
                 )
                 continue
             verdict, generation = head.judge(incarnation, number)
@@ -304,7 +304,7 @@ class PartitionTable:
             keys.setdefault(row.task, []).append(key)
         for key, (task, _) in fresh.items():
             keys.setdefault(task, []).append(key)
-        head = cast("DeviceHead", self._device(device_id))  # as not all stay
+        head = cast("DeviceHead", self._device(device_id))  # as not all features stay
         for task, of_task in keys.items():
             of_task.sort()
             for key in of_task[: -self._keep]:
@@ -315,7 +315,7 @@ class PartitionTable:
             head.kept[task] = min(len(of_task), self._keep)
 
     def _write(self, merging: Merging) -> None:
-        # under the lock
+        # the caller holds the lock
         batch, counts, log = merging.batch, merging.counts, self.sink_log
         for rows in merging.rows.values():
             for key, (_, row) in rows.items():
@@ -371,9 +371,9 @@ class PartitionTable:
 
 
 def features_in(space: KeySpace, device_id: str | None = None) -> Iterator[FeatureRecord]:
-    """Iterate over a table's features by device and sequence number; None means all devices.
+    """Iterate over a table's features by device and sequence number; None: all devices.
 
-    Features of a later incarnation come behind an earlier's.
+    Features of a later incarnation come after those of an earlier one.
     """
     for key, row in space.scan(b"\x10" if device_id is None else device_prefix(device_id)):
         end = len(key) - FEATURE_KEY.size - 1
@@ -385,15 +385,15 @@ def features_in(space: KeySpace, device_id: str | None = None) -> Iterator[Featu
 
 
 def counts_in(space: KeySpace) -> MergeCounts:
-    """Return what a table has merged; blocks."""
+    """Return the merge counts of a table; blocks."""
     return msgspec.msgpack.decode(space.get(COUNTS_KEY) or _encode(MergeCounts()), type=MergeCounts)
 
 
 def place_of(path: Path) -> Place:
-    """Return how far a closed table was read; blocks.
+    """Return the position of a closed table; blocks.
 
     Raises:
-        StoreError: It cannot be read.
+        StoreError: The table cannot be read.
     """
     table = PartitionTable(path, 1)
     table.close()

@@ -1,9 +1,9 @@
-"""The partitions that one worker of a group was given: a table each, and what may be said of them.
+"""The partitions of one worker of a group: a table each, and the answers that they allow.
 
-A table is opened where this worker has it, or made of the newest snapshot where that is further;
-what is missing the topic brings. One that was given away stays on the disk: it may come back.
-It tells nothing of a device while the table lacks what the topic had when it was opened, nor when
-somebody else may have the partition.
+A table is opened from the worker's disk, or made from the newest snapshot if that is more advanced.
+The topic brings the missing records. The table of a revoked partition stays on the disk, as the
+partition may come back. The worker does not answer for a device while the table lacks records that
+the topic had at the opening, or while another worker may own the partition.
 """
 
 import logging
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 SNAPSHOT_EVERY_MS: Final = 60_000.0
 
 MOVING: Final = "partitions are being moved or recovered"
-"""Why nothing is known now, unless this worker is cut off."""
+"""Reason for no answer at present, unless this worker is cut off."""
 
 _CUT_OFF: Final = "the broker has not answered this worker for a session's time"
 
@@ -44,15 +44,15 @@ _SHOWN: Final = {
 
 
 class _Open:
-    # a partition that was given to this worker
+    # a partition of this worker
     def __init__(
         self, table: PartitionTable, copies: SnapshotCopies | None = None, epoch: int = 0
     ) -> None:
         self.table = table
         self.copies = copies
-        self.epoch = epoch  # of the opening, where there are snapshots
-        self.goal: int | None = None  # of the topic's records, those that it had at the opening
-        self.end = 0  # of the topic, as of lately
+        self.epoch = epoch  # of the opening, with snapshots
+        self.goal: int | None = None  # end of the topic's records at the opening
+        self.end = 0  # latest known end of the topic
 
     @property
     def is_ready(self) -> bool:
@@ -64,43 +64,43 @@ class _Open:
 
 
 class TableOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How tables are kept."""
+    """Options of tables."""
 
     keep: int
     keeps_reports: bool = False
     keeps_calls: bool = False
     sinks: Sequence[str] = ()
-    """Names of those that get what is merged."""
+    """Names of the sinks that get merged features."""
     snapshots: Callable[[int], PartitionSnapshots] | None = None
-    """Gives those of a partition; None: the topic alone brings what a worker lacks."""
+    """Returns the snapshots of a partition; None: missing records come from the topic alone."""
     snapshot_every_ms: float = SNAPSHOT_EVERY_MS
 
 
 class Partitions:
-    """Implements ``ports.Placement``; its reader's thread gives and takes, any may ask."""
+    """``ports.Placement`` of a worker; the reader's thread changes it, any thread may read."""
 
     may_begin_anew = False
 
     def __init__(self, folder: Path, address: str, options: TableOptions) -> None:
-        """Open nothing yet; ``folder`` is made, the group is told ``HOST:PORT`` of the look-ups."""
+        """Open nothing; ``folder`` is made later. ``address`` is the look-ups' ``HOST:PORT``."""
         self.incarnation = address
         self._folder = folder
         self._options = options
         self._lock = Lock()
         self._open: dict[int, _Open] = {}
         self.on_call: Callable[[], None] = lambda: None
-        """Called when a call of a service was merged, or a table may have some."""
+        """Called after the merge of a call, or when a table may have open calls."""
         self._until_ms: float | None = None
         self._is_member = False
         self._uploads = Uploads()
 
-    # What the group gives and takes
+    # Calls of the group's reader
 
     def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
-        """Open tables; see ``Placement.assign``. A place needs no generation: see the module."""
+        """Open tables; see ``Placement.assign``. A place needs no generation; see the module."""
         del generation
         with self._lock:
-            self._until_ms = None  # what was known of the group was before
+            self._until_ms = None  # earlier knowledge of the group is no longer valid
         offsets = {}
         for number in partitions:
             made = self._make(number)
@@ -116,7 +116,7 @@ class Partitions:
         return True
 
     def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
-        """Close tables behind a last snapshot; see ``Placement.revoke``."""
+        """Close tables after a last snapshot; see ``Placement.revoke``."""
         for number, each in self._forget(partitions):
             if each.copies is not None:
                 table = each.table
@@ -127,33 +127,33 @@ class Partitions:
     def lose(self, partitions: Sequence[int]) -> None:
         """Close tables; see ``Placement.lose``."""
         for number, each in self._forget(partitions):
-            _log.info("partition %d is another worker's", number)
+            _log.info("partition %d was lost to another worker", number)
             each.table.close()
 
     def close(self) -> None:
-        """Close what is open, and wait for a snapshot on its way; may be called twice."""
+        """Close open tables, and wait for a running snapshot; may be called twice."""
         self.lose(list(self._open))
         self._uploads.shutdown()
 
     def joined(self, *, is_member: bool) -> None:
-        """Note whether this worker is a member of the group, with whatever partitions."""
+        """Record whether this worker is a member of the group, with any partitions."""
         self._is_member = is_member
 
     def held_until(self, until_ms: float) -> None:
-        """Note until when, by ``clock.unstopped_ms``, nobody else can have the partitions."""
+        """Record the time, by ``clock.unstopped_ms``, until which no other worker can own them."""
         self._until_ms = until_ms
 
-    # What comes
+    # Records
 
     def expect(self, number: int, goal: int, end: int) -> None:
-        """Note how far a partition's topic goes now.
+        """Record the present end of a partition's topic.
 
-        ``goal`` is where its end was when it was opened; 0 where all of that was read.
+        ``goal`` is its end at the opening; 0 if all of that was read.
         """
         self._open[number].goal, self._open[number].end = goal, end
 
     def seen_end(self, number: int, end: int) -> None:
-        """Note where a partition's end is now."""
+        """Record the present end of a partition's topic."""
         self._open[number].end = end
 
     def take(
@@ -164,7 +164,7 @@ class Partitions:
         next_offset: int,
         refused: int = 0,
     ) -> None:
-        """Merge what comes next of a partition; see ``PartitionTable.take``."""
+        """Merge the next records of a partition; see ``PartitionTable.take``."""
         opened = self._open[number]
         last_call = opened.table.last_call
         for problem in opened.table.take(stretches, offset, next_offset, refused):
@@ -174,17 +174,17 @@ class Partitions:
         if opened.copies is not None:
             opened.copies.committed(opened.table.path, opened.table.checkpoint, opened.point)
 
-    # What may be said
+    # Answers
 
     @property
     def problem(self) -> str:
-        """Why nothing can be said of any device now; empty if it can.
+        """Reason for which no device can be answered now; empty without one.
 
-        Ask behind a look into a table: a process that was stopped in between has an older row.
+        Read it after looking into a table: a process that was stopped in between has an older row.
         """
         with self._lock:
             until_ms, has_some = self._until_ms, bool(self._open)
-        # a library may close the tables when the broker is silent
+        # a library may close the tables when the broker does not answer
         is_concerned = has_some or not self._is_member
         if is_concerned and until_ms is not None and unstopped_ms() >= until_ms:
             return _CUT_OFF
@@ -194,35 +194,35 @@ class Partitions:
 
     @property
     def ready(self) -> set[int]:
-        """Partitions whose tables have what the topic had when they were opened."""
+        """Partitions whose tables have all records that the topic had at the opening."""
         return {number for number, each in self._opened() if each.is_ready}
 
     def tables(self) -> list[PartitionTable]:
-        """Return those that are open."""
+        """Return the open tables."""
         return [each.table for _, each in self._opened()]
 
     def look_up(self, device_id: str) -> tuple[Kept | None, bool]:
-        """Return what is kept of a device, and whether all of it is there; any thread.
+        """Return the kept rows of a device, and whether they are complete; any thread.
 
-        The key does not tell the partition: who sends says which one it is.
+        All tables are searched, as the sender chooses the partition and the key does not tell it.
         """
         for _, each in self._opened():
             try:
                 kept = each.table.look_up(device_id)
             except StoreError:
-                continue  # it was given away meanwhile
+                continue  # the table was given away meanwhile
             if kept is not None:
                 return kept, each.is_ready
         return None, True
 
     @property
     def report_counts(self) -> tuple[int, int]:
-        """How many frames of reports wait in all tables, and how many had no room."""
+        """Numbers of waiting frames of reports in all tables, and of those dropped."""
         counts = [table.report_counts for table in self.tables()]
         return sum(waiting for waiting, _ in counts), sum(dropped for _, dropped in counts)
 
     def health(self) -> dict[str, Any]:
-        """Return counts and places, for people."""
+        """Return counts and positions, for people."""
         stats = [table.stats for table in self.tables()]
         counts = {
             shown: sum(getattr(each, name) for each in stats) for shown, name in _SHOWN.items()
@@ -277,4 +277,4 @@ class Partitions:
             return
         began_ms = monotonic_ms()
         copies.snapshots.fetch(path)
-        _log.info("%s is the snapshot %s, %.0f ms", path, newest, monotonic_ms() - began_ms)
+        _log.info("%s has the snapshot %s, %.0f ms", path, newest, monotonic_ms() - began_ms)

@@ -1,4 +1,4 @@
-"""What a worker has for itself alone: its data directory, and the address of its pages."""
+"""A worker's own resources: its data directory, and the address of its pages."""
 
 import os
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedErro
 from walle_stream.store.locks import lock_within
 
 LOCK_WAIT_S: Final = 10.0
-"""A worker that was killed may still be dying, and holds its databases until then."""
+"""A killed worker may hold its databases for some time while it is ending."""
 
 _RUNS_FILE: Final = "meta.json"
 
 
 @contextmanager
 def own_data_dir(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[Path]:
-    """Make a data directory and hold it; the lock goes with the process. Blocks.
+    """Make and lock a data directory; the lock goes with the process. Blocks.
 
-    A worker that is ending is waited for, ``wait_s`` at most. Yields the absolute path.
+    Waits at most ``wait_s`` for a worker that is ending. Yields the absolute path.
 
     Raises:
-        StoreError: It cannot be used, or is of ``walle run``.
+        StoreError: It cannot be used, or belongs to ``walle run``.
         StoreLockedError: Another worker has it.
     """
     if (path / _RUNS_FILE).exists():
@@ -41,7 +41,7 @@ def own_data_dir(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[Path]:
     try:
         if not lock_within(lock, wait_s):
             raise StoreLockedError(
-                f"{path} is the data directory of another worker that runs: give each its own "
+                f"{path} is the data directory of another running worker: give each its own "
                 "--data-dir and --web-port"
             )
         yield path.absolute()
@@ -50,10 +50,10 @@ def own_data_dir(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[Path]:
 
 
 def advertised(text: str | None, port: int) -> tuple[str, int] | None:
-    """Read ``HOST[:PORT]``, where others find a worker's pages; IPv6 is in brackets.
+    """Parse ``HOST[:PORT]``, the public address of a worker's pages; IPv6 is in brackets.
 
     Raises:
-        MetricsAddressError: It is no address.
+        MetricsAddressError: The text is no address.
     """
     if text is None:
         return None

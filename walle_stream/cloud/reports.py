@@ -1,8 +1,8 @@
 """Reports of devices on their way to a release service.
 
-A frame of reports is a row of the table from the write batch that merged its position until the
-service has answered. So a worker that is killed sends it again, features wait for no service, and
-the service drops what comes twice.
+A frame of reports is a row of the table, from the write batch that merged its position until the
+service has answered. A killed worker therefore sends it again, features never wait for the service,
+and the service drops repeated frames.
 """
 
 import logging
@@ -27,13 +27,13 @@ from walle_stream.wire.report_batch import REPORTS_PATH, encode_batch
 _log = logging.getLogger(__name__)
 
 WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Frames of one table that wait for the service; the oldest beyond them are dropped."""
+"""Maximum bytes of a table's frames that wait for the service; beyond it the oldest are dropped."""
 
 PREFIX: Final = b"\x05"
 
-_SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
+_SEND_BYTES: Final = 512 * 1024  # proxies often allow 1 MiB
 BACKOFF_S: Final = 0.2
-"""Before the second attempt; doubled for each further one, up to 10 s."""
+"""Pause before the second attempt; doubled for each further one, up to 10 s."""
 
 _BACKOFF_MAX_S: Final = 10.0
 _LOOK_S: Final = 0.05
@@ -52,16 +52,16 @@ class HeldReports:
     """The rows of one table. Its owner holds the table's lock around every call."""
 
     def __init__(self, rows: Iterable[tuple[bytes, bytes]], max_bytes: int) -> None:
-        """Read rows, ascending; ``max_bytes`` bounds bodies that wait."""
+        """Read rows, ascending; ``max_bytes`` limits the bodies that wait."""
         self.waiting: deque[Waiting] = deque((key, _decode(row)) for key, row in rows)
         self.dropped = 0
-        """Frames that had no room, since the table was opened."""
+        """Frames dropped for lack of room since the table was opened."""
         self._last = int.from_bytes(self.waiting[-1][0][1:]) if self.waiting else 0
         self._bytes = sum(len(frame.body) for _, frame in self.waiting)
         self._max_bytes = max_bytes
 
     def add(self, frames: Iterable[ReportFrame], batch: KeyBatch | None = None) -> None:
-        """Let frames wait (without a batch in memory alone); the oldest make room."""
+        """Append frames (without a batch in memory only); the oldest are dropped for room."""
         for frame in frames:
             self._last += 1
             key = PREFIX + self._last.to_bytes(8)
@@ -74,7 +74,7 @@ class HeldReports:
             self.dropped += 1
 
     def first(self, max_bytes: int) -> list[Waiting]:
-        """Return the oldest up to a bound, at least one if there is one."""
+        """Return the oldest frames up to a limit, at least one if any wait."""
         part: list[Waiting] = []
         for each in self.waiting:
             max_bytes -= len(each[1].body)
@@ -84,12 +84,12 @@ class HeldReports:
         return part
 
     def forget(self, part: Sequence[Waiting], batch: KeyBatch | None = None) -> None:
-        """Let frames of ``first`` go; some may have had no room meanwhile."""
+        """Remove frames of ``first``; some may have been dropped meanwhile."""
         while self.waiting and self.waiting[0][0] <= part[-1][0]:
             self._pop(batch)
 
     def drop_all(self) -> None:
-        """Count what waits in memory as dropped."""
+        """Count the waiting frames in memory as dropped."""
         self.dropped += len(self.waiting)
         self.waiting.clear()
 
@@ -104,14 +104,14 @@ class ReportTable(Protocol):
     """A table with reports; any thread."""
 
     def first_reports(self, max_bytes: int) -> Sequence[Waiting]:
-        """Return the oldest frames that wait."""
+        """Return the oldest waiting frames."""
 
     def forget_reports(self, part: Sequence[Waiting]) -> None:
-        """Delete frames that wait no more."""
+        """Delete frames that no longer wait."""
 
 
 class ReportOutlet:
-    """Posts frames to a service, those of a table in their order; a thread of its own does."""
+    """Sender of frames to a service, in order for each table, in a thread of its own."""
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class ReportOutlet:
     ) -> None:
         """Start the thread; the service's URL has no path.
 
-        ``tables`` gives those that are open. ``token``, asked before each request, says who sends.
-        ``backoff_s`` is before the second attempt.
+        ``tables`` returns the open tables. ``token`` returns the sender's token before each
+        request. ``backoff_s`` is the pause before the second attempt.
         """
         parts = urlsplit(url)
         self._secure = ssl.create_default_context() if parts.scheme == "https" else None
@@ -138,13 +138,13 @@ class ReportOutlet:
         self._backoff_s = backoff_s
         self._said = ""
         self.sent = self.dropped = 0
-        """Frames that the service has, or has refused, since this process started."""
+        """Frames that the service has accepted or refused since this process started."""
         self._ends = Event()
         self._thread = Thread(target=self._run, name="walle-reports", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End; what waits stays in its table. Blocks for a request at most."""
+        """End the thread; waiting frames stay in their table. Blocks for at most one request."""
         self._ends.set()
         self._thread.join(2 * _TIMEOUT_S)
 
@@ -159,7 +159,7 @@ class ReportOutlet:
                         is_idle = False
                         has_failed = not self._send(table, part)
                 except StoreError:
-                    continue  # it was given away: the frames are its next owner's, too
+                    continue  # the table was given away: its frames belong to the next owner, too
                 if has_failed:
                     break
             if has_failed:
@@ -173,12 +173,12 @@ class ReportOutlet:
     def _send(self, table: ReportTable, part: Sequence[Waiting]) -> bool:
         status = self._post(part)
         if status in _REFUSED and len(part) > 1:
-            # the others may be good
+            # the other frames may be valid
             return all(self._send(table, [each]) for each in part)
         if status not in _REFUSED and not 0 < status < _FAILED:
             return False
         if status in _REFUSED:
-            _log.warning("%s refused a frame of reports: %d", self._host, status)
+            _log.warning("%s refused a frame of reports: status %d", self._host, status)
             self.dropped += 1
         else:
             self._said = ""
@@ -187,7 +187,7 @@ class ReportOutlet:
         return True
 
     def _post(self, part: Sequence[Waiting]) -> int:
-        # the status of the answer; 0 for none
+        # the status of the answer; 0 without one
         body = encode_batch(frame for _, frame in part)
         headers = self._headers | bearer_headers(self._token)
         try:

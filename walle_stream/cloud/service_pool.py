@@ -1,8 +1,8 @@
-"""One service of a pipeline, asked in threads of its own.
+"""One service of a pipeline, called in threads of its own.
 
-A thread cannot be ended. One that does not come back in time is given up: its answer is dropped,
-and another thread takes its place until ``HANGING`` times the service's ``concurrency`` are there.
-While all of them hang, questions are answered with an error at once.
+A thread cannot be ended. A thread that does not return in time is abandoned: its answer is dropped,
+and another thread takes its place, up to ``HANGING`` times the service's ``concurrency``. While all
+of them hang, questions are answered with an error at once.
 """
 
 import json
@@ -21,7 +21,7 @@ from walle_stream.clock import monotonic_ms
 _log = logging.getLogger(__name__)
 
 REPLY_MAX_BYTES: Final = 1024 * 1024
-"""Largest answer, as JSON."""
+"""Maximum bytes of an answer, as JSON."""
 
 HANGING: Final = 4
 
@@ -31,23 +31,23 @@ _AGAIN: Final = (ConnectionError, TimeoutError)
 
 
 class ServiceCall(msgspec.Struct, frozen=True):
-    """What a service is asked."""
+    """Question to a service."""
 
     device_id: str
     task: str
     task_version: str
     question: dict[str, Any]
     key: str
-    """The same when a question is put again after a crash: for services that keep something."""
+    """Key that is the same when a question is repeated after a crash, for services with state."""
 
 
 class Served(NamedTuple):
-    """A service, and how it is asked."""
+    """A service, with the options of its calls."""
 
     ask: Callable[[ServiceCall], Any]
     """Answers with a JSON value, in any thread; may block.
 
-    It is asked again after a ``ConnectionError``, a ``TimeoutError``, or no answer in time.
+    It is called again after a ``ConnectionError``, a ``TimeoutError``, or no answer in time.
     """
     timeout_ms: float = 10_000.0
     attempts: int = 1
@@ -56,7 +56,7 @@ class Served(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What becomes of a question."""
+    """Result of a question."""
 
     value: bytes = b"null"
     """JSON."""
@@ -68,11 +68,11 @@ class _Question:
 
     def __init__(self, call: ServiceCall, on_answer: Callable[[Answer], None]) -> None:
         self.call, self.on_answer = call, on_answer
-        self.attempts, self.due_ms = 0, 0.0  # until an answer, or another attempt, is due
+        self.attempts, self.due_ms = 0, 0.0  # time at which an answer, or another attempt, is due
 
 
 class ServicePool:
-    """Asks one service. Thread-safe."""
+    """Threads that call one service. Thread-safe."""
 
     def __init__(self, name: str, served: Served) -> None:
         """Begin without a thread."""
@@ -84,10 +84,10 @@ class ServicePool:
         self._threads = self._hanging = 0
         self._is_closed = False
         self.answered = self.failed = self.timed_out = 0
-        """Questions, since this process started; none counts twice."""
+        """Numbers of questions since this process started; each counts once."""
 
     def ask(self, call: ServiceCall, on_answer: Callable[[Answer], None]) -> None:
-        """Put a question; never blocks.
+        """Submit a question; never blocks.
 
         ``on_answer`` is called once, in any thread, and must not block.
         """
@@ -96,7 +96,7 @@ class ServicePool:
             self._hire()
 
     def step(self) -> None:
-        """Give up threads that hang, and ask again what is due; never blocks."""
+        """Abandon hanging threads, and retry questions that are due; never blocks."""
         now_ms, most = monotonic_ms(), HANGING * self._served.concurrency
         within = f"no answer within {self._served.timeout_ms / 1000:g} s"
         with self._condition:
@@ -114,7 +114,7 @@ class ServicePool:
             self._hire()
 
     def close(self) -> None:
-        """End the threads that wait; no question may follow."""
+        """End the waiting threads; no question may follow."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
@@ -124,7 +124,7 @@ class ServicePool:
         most = min(wanted, served.concurrency)
         while self._threads - self._hanging < most and self._threads < HANGING * served.concurrency:
             self._threads += 1
-            # daemons: a service that hangs must not keep the process, its call waits in the store
+            # daemons: a hanging service must not keep the process, as its call waits in the store
             name = f"walle-service-{self._name}-{self._threads}"
             Thread(target=self._serve, name=name, daemon=True).start()
         self._condition.notify_all()
@@ -137,7 +137,7 @@ class ServicePool:
                 if self._running.pop(turn, None) is not None:
                     self._end(question, answer)
                     continue
-                self._hanging -= 1  # it came back, too late
+                self._hanging -= 1  # it returned too late
                 if self._threads - self._hanging > self._served.concurrency:
                     break
         with self._condition:
@@ -156,12 +156,12 @@ class ServicePool:
 
     def _answer(self, call: ServiceCall) -> bytes | BaseException:
         try:
-            # as JSON has it: NaN would become null without a word
+            # strict JSON: otherwise NaN would silently become null
             text = json.dumps(self._served.ask(call), ensure_ascii=False, allow_nan=False)
             value = text.encode()
             if len(value) > REPLY_MAX_BYTES:
                 return ValueError(f"{len(value)} bytes, at most {REPLY_MAX_BYTES} are allowed")
-        except BaseException as error:  # noqa: BLE001 - whatever a service raises is its failure
+        except BaseException as error:  # noqa: BLE001 - any error is the service's
             return error
         return value
 
@@ -189,7 +189,7 @@ class ServicePool:
 
 
 def _place(error: BaseException) -> str:
-    # where a function raised it
+    # where a function raised the error
     frames = traceback.extract_tb(error.__traceback__)[1:]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
 
@@ -198,6 +198,6 @@ def _described(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = f"{name}: {error}"[:_ERROR_MAX_CHARACTERS]
-        return text.encode(errors="backslashreplace").decode()  # a file's name may be no text
+        return text.encode(errors="backslashreplace").decode()  # file names may not be text
     except Exception:  # noqa: BLE001 - its __str__ is the service's too
         return f"{name}: its text could not be made"

@@ -1,14 +1,14 @@
-r"""Merged features that some sink does not have for good: rows of their table, by number.
+r"""Merged features that some sink has yet to store durably: rows of their table, by number.
 
-A feature is a row from the write batch that merged it until every sink has it. So a sink that is
-away delays nobody, and behind a death features come again, with the numbers that they had.
+A feature is a row from the write batch that merged it until every sink has it. An unreachable sink
+therefore delays no other one, and after a crash features come again with the same numbers.
 
 Keys in the table's database::
 
     \x06 u64 number    MergedFeature, MessagePack
-    \x07               behind the last number
-    \x07 NAME          place of a sink: the first number that it wants
-    \x08               behind the last number that sinks may have, see ``hold``
+    \x07               number after the last one
+    \x07 NAME          place of a sink: its next number
+    \x08               number after the last one that sinks may have, see ``hold``
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,32 +33,33 @@ _decode = msgspec.msgpack.Decoder(MergedFeature).decode
 
 
 class SinkLog:
-    """The rows of one table. The table's thread adds, those of the sinks read and note places."""
+    """The rows of one table. The table's thread adds rows; sinks' threads read and store places."""
 
     def __init__(self, space: KeySpace, names: Sequence[str]) -> None:
-        """Read the places of the sinks, of which there is one at least; blocks."""
+        """Read the places of the sinks, at least one; blocks."""
         self._space = space
         self.using = Lock()
-        """Held while a sink's thread is in the database, which cannot be closed then."""
+        """Held while a sink's thread uses the database, which cannot be closed then."""
         self.places: dict[str, int] = {name: self._number(name.encode()) for name in names}
-        """By sink, the first number that it wants."""
+        """Next number of each sink."""
         self.end = self._number(b"")
-        """Behind the last row that was written."""
+        """Number after the last written row."""
         self._forgotten = min(self.places.values())
         self._kept: int | None = None
         self._copied = 0
 
     def add(self, batch: KeyBatch, rows: Sequence[MergedFeature]) -> None:
-        """Add some rows, behind all others, to the batch that merges them."""
+        """Append rows to the batch that merges them."""
         for row in rows:
             batch.put(_ROW + _U64.pack(row.number), _encode(row))
         batch.put(_PLACE, _U64.pack(rows[-1].number + 1))
 
     def hold(self, *, is_snapshot: bool) -> None:
-        """Let sinks have a row only when a snapshot has it, also of those that were here before.
+        """Hold rows back from sinks until a snapshot has them, including existing rows.
 
-        Whoever opens the partition next begins from that snapshot, and gives the same feature the
-        same number; behind it he may not. ``is_snapshot``: the database is one that was fetched.
+        The next owner of the partition begins at that snapshot and gives the same features the same
+        numbers; later features may get others. ``is_snapshot``: whether the database was just
+        fetched.
         """
         if is_snapshot:
             self.copied()
@@ -68,15 +69,15 @@ class SinkLog:
 
     @property
     def ready(self) -> int:
-        """Behind the last row that sinks may have."""
+        """Number after the last row that sinks may have."""
         return self.end if self._kept is None else min(self.end, self._kept)
 
     def copied(self) -> None:
-        """Note which rows the copy has that is made now."""
+        """Record the rows of the copy that is made now."""
         self._copied = self.end
 
     def kept(self) -> None:
-        """Let sinks have the rows of the last copy; blocks.
+        """Release the rows of the last copy to sinks; blocks.
 
         Raises:
             StoreError: The table is closed.
@@ -88,9 +89,9 @@ class SinkLog:
         self._kept = self._copied
 
     def sync(self) -> None:
-        """Let rows survive a power cut before a sink has them; blocks.
+        """Make rows survive a power cut before a sink gets them; blocks.
 
-        Or others might have their numbers afterwards.
+        Otherwise other features might get their numbers afterwards.
 
         Raises:
             StoreError: The table is closed.
@@ -99,10 +100,10 @@ class SinkLog:
             self._space.sync()
 
     def rows(self, name: str) -> Iterator[MergedFeature]:
-        """Iterate over what a sink does not have for good.
+        """Iterate over the rows that a sink has yet to store durably.
 
-        A part at a time is read: an iterator that lived while the sink writes would keep the
-        database from being closed.
+        The rows are read in parts: an iterator that lived while the sink writes would keep the
+        database open.
         """
         number = self.places[name]
         while part := self._part(number):
@@ -121,7 +122,7 @@ class SinkLog:
         return part
 
     def move(self, name: str, place: int) -> None:
-        """Note a sink's place, and let go what no sink wants; blocks."""
+        """Store a sink's place, and delete rows that no sink needs; blocks."""
         self.places[name] = place
         batch = self._space.batch()
         batch.put(_PLACE + name.encode(), _U64.pack(place))
@@ -141,7 +142,7 @@ class SinkLog:
 
 
 def as_merged(number: int, incarnation: str, record: FeatureRecord) -> MergedFeature:
-    """Return a feature as sinks get it."""
+    """Return a feature in the form for sinks."""
     return MergedFeature(
         number,
         incarnation,

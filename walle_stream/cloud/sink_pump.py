@@ -1,6 +1,6 @@
-"""Takes merged features from the tables' logs to a sink, in a thread of its own.
+"""Thread that moves merged features from the tables' logs to a sink.
 
-A sink that is away, or refuses, is tried again and again, and delays itself alone.
+A sink that is unreachable, or refuses features, is retried for ever, and delays no other sink.
 """
 
 import logging
@@ -20,21 +20,21 @@ from walle_stream.wire.metrics_text import Metrics
 _log = logging.getLogger(__name__)
 
 BACKOFF_S: Final = 0.2
-"""Before the second attempt; doubled for each further one, up to 10 s."""
+"""Pause before the second attempt; doubled for each further one, up to 10 s."""
 
 _BACKOFF_MAX_S: Final = 10.0
 _LOOK_S: Final = 0.05
-_JOIN_S: Final = 12.0  # `walle cloud` ends within 30 s, with any number of sinks that hang
-_LAG: Final = "Features that were merged and that a sink has not yet, at most."
+_JOIN_S: Final = 12.0  # `walle cloud` ends within 30 s, with any number of hanging sinks
+_LAG: Final = "Upper bound of the merged features that a sink has yet to take."
 
 
 class _Done(NamedTuple):
     behind: int
-    after_ms: float  # not before is the next write
+    after_ms: float  # earliest time of the next write
 
 
 class SinkPump:
-    """Serves one sink of all tables that a process has."""
+    """Delivery thread of one sink, for all tables of a process."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SinkPump:
         tables: Callable[[], Sequence[PartitionTable]],
         backoff_s: float = BACKOFF_S,
     ) -> None:
-        """Start the thread, and take the sink over; ``tables`` gives those that are open."""
+        """Start the thread and take over the sink; ``tables`` returns the open tables."""
         self.name = name
         self._sink, self._tables, self._backoff_s = sink, tables, backoff_s
         self._done: dict[str, _Done] = {}
@@ -55,7 +55,7 @@ class SinkPump:
 
     @property
     def lag(self) -> int:
-        """Numbers that were merged and that the sink does not have, in all tables."""
+        """Number of merged features that the sink has yet to take, in all tables."""
         return sum(
             log.end - max(log.places[self.name], self._behind(table))
             for table in self._tables()
@@ -63,26 +63,26 @@ class SinkPump:
         )
 
     def end(self) -> None:
-        """Hand over what is there while the sink takes it, then end; returns at once."""
+        """Deliver the present features while the sink takes them, then end; returns at once."""
         if not self._ends.is_set():
             self._due_ms = monotonic_ms() + 1_000.0 * _JOIN_S
             self._ends.set()
 
     def close(self) -> None:
-        """End, and wait for that; blocks for 12 s at most since ``end``."""
+        """End, and wait for the thread; blocks for at most 12 s since ``end``."""
         self.end()
         self._thread.join(max(self._due_ms - monotonic_ms(), 0.0) / 1_000.0)
         lag = self.lag
         if lag:
             _log.warning(
-                "sink %r: %d features wait (%s): the next run hands them over",
+                "sink %r: %d features wait (%s): the next run delivers them",
                 self.name,
                 lag,
                 self._said or "it is slow",
             )
         try:
             self._sink.close()
-        except Exception as error:  # noqa: BLE001 - what it has not, comes again
+        except Exception as error:  # noqa: BLE001 - missing features come again
             self._say(f"it cannot be closed: {error or type(error).__name__}")
 
     def _run(self) -> None:
@@ -91,10 +91,10 @@ class SinkPump:
             is_last = self._ends.is_set()
             try:
                 tables = list(self._tables())
-                # after a failure with another table first: a feature may be refused for ever
+                # after a failure begin with another table: a feature may be refused for ever
                 first = self._failures % max(len(tables), 1)
                 moved = sum(self._serve(each, is_last) for each in tables[first:] + tables[:first])
-            except Exception as error:  # noqa: BLE001 - the edge to a sink, which may be anybody's
+            except Exception as error:  # noqa: BLE001 - a sink may be foreign code
                 self._say(str(error) or type(error).__name__)
                 self._failures += 1
                 if is_last:
@@ -125,10 +125,10 @@ class SinkPump:
             if written.place != log.places[self.name]:
                 log.move(self.name, written.place)
         except Exception:
-            # a sink that reads of a closed table may make an error of its own of that
+            # a sink that reads from a closed table may raise an error of its own
             if any(each is table for each in self._tables()):
                 raise
-            return False  # it was given away: the features are its next owner's
+            return False  # the table was given away: its features belong to the next owner
         self._said = ""
         return True
 
@@ -143,7 +143,7 @@ class SinkPump:
 
 
 def show_lags(metrics: Metrics, lags: Mapping[str, int]) -> None:
-    """Add a gauge of what each sink lacks."""
+    """Add a gauge of the features that each sink lacks."""
     gauge = metrics.gauge("walle_sink_lag_features", _LAG, ["sink"])
     for name, lag in lags.items():
         gauge.set(lag, sink=name)
@@ -153,9 +153,9 @@ def show_lags(metrics: Metrics, lags: Mapping[str, int]) -> None:
 def serving_sinks(
     loaded: LoadedPipeline[Any], tables: Callable[[], Sequence[PartitionTable]]
 ) -> Iterator[list[SinkPump]]:
-    """Serve a pipeline's sinks until left, which blocks for some seconds where one is away.
+    """Serve a pipeline's sinks; the exit blocks for some seconds if a sink is unreachable.
 
-    ``tables`` gives the tables that are open.
+    ``tables`` returns the open tables.
 
     Raises:
         WalleError: A sink's extra is not installed, or its folder cannot be used.
@@ -169,5 +169,5 @@ def serving_sinks(
             pumps.append(SinkPump(name, sink, tables))
             stack.callback(pumps[-1].close)
         for pump in pumps:
-            stack.callback(pump.end)  # all before the first is waited for: one may hang
+            stack.callback(pump.end)  # all end before the first wait, as a sink may hang
         yield pumps

@@ -1,4 +1,4 @@
-"""Shares the devices of a partition's table out among it and new ones; see ``store.splitting``."""
+"""Split of a partition's table into itself and new ones; see ``store.splitting``."""
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -16,19 +16,19 @@ from walle_stream.tunnel.receiver import MergeCounts
 def split_table(
     source: Path, targets: Mapping[int, Path], home: Callable[[str], int], begin: bytes
 ) -> None:
-    """Make tables of a partition and of new ones; blocks; see ``PartitionState.split``.
+    """Make the tables of a partition and of new ones; blocks; see ``PartitionState.split``.
 
-    Reports, and features that sinks do not have yet, stay with the partition itself.
+    Reports, and features that sinks have yet to take, stay with the partition itself.
 
     Raises:
-        StoreError: The table cannot be read, or a new one not be written; or calls wait, whose
-            replies would go where their devices were.
+        StoreError: The table cannot be read, or a new one cannot be written; or calls wait, whose
+            replies would go to the devices' old partitions.
     """
     with closing(PartitionTable(source, 1)) as table:
         if table.open_calls(0, 1):
             raise StoreError(
-                f"{source}: calls of services wait for their answers: let walle cloud send them, "
-                "and end by SIGTERM; then walle run, which takes them"
+                f"{source}: service calls wait for their answers: let walle cloud send them, "
+                "and end it by SIGTERM; then start walle run, which takes them"
             )
         counts = table.stats
     own, places = min(targets), placed(home, targets, source)

@@ -1,13 +1,13 @@
-"""What a device, or a cloud side, has on its disk: a RocksDB for each partition.
+"""Storage of a device or a cloud side on disk: a RocksDB database for each partition.
 
-In come rows and keys of whoever owns a partition. Out goes one write batch for each commit, and
-what was committed before. ``datadir`` is a data directory, ``partition`` a database with its lock,
-``transaction`` one commit, ``keys`` the layout of keys, ``durability`` when a commit survives a
-power cut, ``snapshots`` copies for other machines.
+Input: rows and keys of a partition's owner. Output: one write batch for each commit, and committed
+rows. ``datadir`` is a data directory, ``partition`` a database with its lock, ``transaction`` one
+commit. ``keys`` has the layout of keys. ``durability`` tracks the commits that survive a power cut.
+``snapshots`` makes copies for other machines.
 
-The room never
+The package never
 
-- writes half of a commit, or says of one that it is durable before it is;
-- opens a database that another process writes, or of another layout;
-- knows what a row means.
+- writes half of a commit, or reports it as durable before it is;
+- opens a database that another process writes, or one with another layout;
+- knows the meaning of a row.
 """

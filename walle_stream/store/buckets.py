@@ -1,4 +1,4 @@
-"""Objects in S3, Google Cloud Storage or Azure, by way of obstore (the extra ``cluster``)."""
+"""Objects in S3, Google Cloud Storage or Azure, through obstore (the extra ``cluster``)."""
 
 import os
 import re
@@ -16,13 +16,13 @@ from walle_stream.errors import StoreError, StoreUnreachableError
 from walle_stream.ports import ObjectStore
 
 _CHUNK_BYTES: Final = 2**20
-_PARTS_AT_ONCE: Final = 2  # of 5 MiB, of each file
+_PARTS_AT_ONCE: Final = 2  # of 5 MiB, for each file
 
 _CLIENT: Final = {
-    "allow_http": True,  # where the address says so
+    "allow_http": True,  # if the URL says so
     "connect_timeout": timedelta(seconds=5),
     "read_timeout": timedelta(seconds=20),
-    "timeout": timedelta(minutes=5),  # of a whole file
+    "timeout": timedelta(minutes=5),  # for a whole file
 }
 _RETRY: Final = {
     "max_retries": 20,
@@ -35,24 +35,24 @@ _RETRY: Final = {
 }
 
 _MORE: Final = "\n\nDebug source"
-"""Behind it an error goes on with the request, whose headers are nobody else's."""
+"""After this mark an error contains the request with its secret headers."""
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _ANSWER: Final = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
 _BUSY: Final = {"408", "429"}
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3")
 _NO_BUCKET: Final = re.compile("NoSuchBucket|InvalidBucketName|ContainerNotFound")
-_NOBODY: Final = re.compile("InvalidAccessKeyId|UserNotFound")  # some servers say 404
+_NOBODY: Final = re.compile("InvalidAccessKeyId|UserNotFound")  # some servers return 404 for these
 _REFUSALS: Final = (
     (_NO_BUCKET, "there is no such bucket: make it, or correct the URL"),
     (re.compile("RequestTimeTooSkewed"), "this machine's clock is wrong: set it"),
     (
-        # obstore looks for them at the machine's own address, after the environment
+        # without credentials in the environment, obstore asks the machine's own metadata address
         re.compile(r"169\.254\.169\.254|metadata\.google\.internal|metadata/identity"),
         "there are no credentials: give them in the environment (AWS_ACCESS_KEY_ID, ...)",
     ),
     (
         re.compile("status code: 40[13]|InvalidAccessKeyId|UserNotFound"),
-        "it refuses these credentials: correct them in the environment, or what they may do",
+        "it refuses these credentials: correct them in the environment, or their permissions",
     ),
 )
 
@@ -61,10 +61,10 @@ class BucketObjects(ObjectStore):
     """Objects below a URL such as ``s3://bucket/prefix``."""
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        """Ask nobody yet.
+        """Check the options without any request.
 
         Raises:
-            StoreError: Something is missing in the environment.
+            StoreError: A setting is missing in the environment.
         """
         self._url = url
         given = (
@@ -81,7 +81,7 @@ class BucketObjects(ObjectStore):
             )
         except BaseError as error:
             problem = str(error).partition(_MORE)[0]
-            raise StoreError(f"{url}: {problem}: it comes from the environment") from None
+            raise StoreError(f"{url}: {problem}: check the environment") from None
 
     @property
     def place(self) -> str:  # noqa: D102 - inherited
@@ -138,6 +138,6 @@ class BucketObjects(ObjectStore):
         status = _STATUS.search(said)
         if status is None or status[1] in _BUSY or status[1] >= "500":
             return StoreUnreachableError(
-                f"{self._url} does not answer ({answer}): is it there, and is its address right?"
+                f"{self._url} does not answer ({answer}): check that it runs, and its address"
             )
-        return StoreError(f"{self._url} refuses: {answer}")
+        return StoreError(f"{self._url} refuses the request: {answer}")

@@ -1,9 +1,9 @@
-"""Collective storage (Walle §"collective storage"): tables behind memory.
+"""Collective storage (Walle §"collective storage"): tables buffered in memory.
 
-A task writes small rows often. A buffering table keeps them in memory in front
-of the transaction: a row written again costs nothing more. Rows move into the
-transaction's write batch on row count, on bytes, on age and at the commit; they
-never reach the disk on their own, so a commit stays all or nothing.
+A task often writes small rows. A buffering table keeps them in memory in front of the transaction:
+writing a row again costs nothing more. Rows move to the transaction's write batch by row count, by
+bytes, by age and at the commit. They never reach the disk by themselves, so a commit stays all or
+nothing.
 """
 
 from collections.abc import Mapping
@@ -16,20 +16,20 @@ from walle_stream.store.transaction import Transaction
 
 
 class FlushPolicy(msgspec.Struct, frozen=True):
-    """When rows leave the buffer on their own."""
+    """Limits above which rows leave the buffer before the commit."""
 
     max_rows: int = 4_096
     max_bytes: int = 4 * 1024 * 1024
-    """Keys and values."""
+    """Bytes of keys and values."""
     max_age_ms: int = 1_000
-    """Age of the oldest row, on the clock that ``put_rows`` is given."""
+    """Age of the oldest row, by the clock passed to ``put_rows``."""
 
 
 class BufferingTable:
-    """One task's table of one partition. One thread.
+    """Buffered table of one task in one partition. One thread.
 
-    Bind it to each transaction before the first write; the transaction then flushes it at its
-    commit, and empties it when it is dropped.
+    Bind it to each transaction before the first write. The transaction then flushes it at the
+    commit, and empties it when the transaction is dropped.
     """
 
     __slots__ = ("_buffer", "_bytes", "_oldest_ms", "_policy", "_transaction")
@@ -43,16 +43,16 @@ class BufferingTable:
         self._oldest_ms = 0
 
     def bind(self, transaction: Transaction) -> None:
-        """Name the transaction that takes the rows; may be called twice."""
+        """Set the transaction that takes the rows; may be called twice."""
         if transaction is not self._transaction:
             transaction.join(self)
             self._transaction = transaction
 
     def put_rows(self, rows: Mapping[bytes, bytes | None], now_ms: int) -> None:
-        """Write rows into memory, of which None deletes; flushes when the policy says so.
+        """Write rows into memory; None deletes a key. Flushes when a limit is reached.
 
-        ``now_ms`` is always of one clock, for the age. A flush that is due raises
-        ``TransactionStateError`` where no transaction is bound.
+        ``now_ms`` must always come from the same clock. A flush without a bound transaction raises
+        ``TransactionStateError``.
         """
         buffer, policy = self._buffer, self._policy
         if not buffer:
@@ -79,14 +79,14 @@ class BufferingTable:
         """Move the rows into the bound transaction; its commit calls this.
 
         Raises:
-            TransactionStateError: There are rows and no transaction is bound.
+            TransactionStateError: There are rows, but no transaction is bound.
         """
         buffer, transaction = self._buffer, self._transaction
         if not buffer:
             return
         if transaction is None:
             raise TransactionStateError(
-                f"{len(buffer)} rows have no transaction to go to: bind the table first"
+                f"{len(buffer)} rows have no transaction: bind the table first"
             )
         crash_point("flush.before")
         transaction.put_rows(buffer)
@@ -94,11 +94,11 @@ class BufferingTable:
         self._bytes = 0
 
     def mark_committed(self) -> None:
-        """Let go of the transaction: the store shows its rows now."""
+        """Release the transaction: its rows are in the store now."""
         self._transaction = None
 
     def discard(self) -> None:
-        """Forget the rows and the transaction, which was dropped."""
+        """Forget the rows and the dropped transaction."""
         self._transaction = None
         self._buffer = {}
         self._bytes = 0

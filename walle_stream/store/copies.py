@@ -1,9 +1,8 @@
-"""Copies a database now and then, and lets the copies travel to its snapshots.
+"""Periodic copies of a database, uploaded as its snapshots.
 
-The copy is made between two commits, which blocks the whole process for some milliseconds; it
-travels in a thread of its own. So databases take turns: each has its own moments in time. A
-snapshot that cannot be written is tried again later, with growing waits: the database itself has
-everything.
+A copy is made between two commits, and blocks the whole process for some milliseconds. Its upload
+runs in a thread of its own. Databases therefore take turns: each has its own moments in time. A
+failed snapshot is retried later, with growing waits, as the database itself has all data.
 """
 
 import logging
@@ -24,22 +23,22 @@ from walle_stream.store.snapshots import PartitionSnapshots, SnapshotPoint
 _log = logging.getLogger(__name__)
 
 _COPY: Final = "checkpoint"
-"""What copies are named; those of a process that died are removed by the next owner."""
+"""Name of copies; the next owner removes those of a dead process."""
 
 _LONGEST_WAIT_MS: Final = 60_000.0
-"""Between two attempts while snapshots fail, unless they are as rare anyhow."""
+"""Maximum wait between attempts while snapshots fail, unless their interval is longer."""
 
 _SPREAD: Final = (5.0**0.5 - 1.0) / 2.0
-"""Its multiples lie apart, as shares of an interval, however many there are (golden ratio)."""
+"""Golden ratio: its multiples, modulo an interval, stay apart for any number of databases."""
 
 _opened: Final = count()
 
 _LAST_WAIT_S: Final = 5.0
-"""For the upload on its way at a process's end."""
+"""Wait for the current upload at the end of a process."""
 
 
 class Uploads(Executor):
-    """Runs one upload after the other, in threads that keep no process: a store may hang."""
+    """Runner of one upload after the other, in daemon threads, as a store may hang."""
 
     def __init__(self) -> None:
         """Begin without a thread."""
@@ -54,7 +53,7 @@ class Uploads(Executor):
                 if future.set_running_or_notify_cancel():
                     try:
                         future.set_result(fn(*args, **kwargs))
-                    except BaseException as error:  # noqa: BLE001 - who waits gets it
+                    except BaseException as error:  # noqa: BLE001 - the future passes it on
                         future.set_exception(error)
 
         Thread(target=run, name="walle-snapshots", daemon=True).start()
@@ -62,26 +61,26 @@ class Uploads(Executor):
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        # nothing else begins once the turn is ours
+        # no other upload begins once this thread holds the lock
         self._turn.acquire(timeout=_LAST_WAIT_S)
 
 
 class SnapshotCopies:
-    """Keeps one database's snapshots up to date. One thread."""
+    """Updater of one database's snapshots. One thread."""
 
     def __init__(self, snapshots: PartitionSnapshots, uploads: Executor, every_ms: float) -> None:
         """Begin.
 
         Args:
-            snapshots: Where they go.
+            snapshots: Destination of the snapshots.
             uploads: Shared by the databases of a process.
-            every_ms: Time between two, more or less by half.
+            every_ms: Time between two snapshots, within a tolerance of one half.
         """
         self.snapshots = snapshots
         self.on_kept: Callable[[], object] = lambda: None
-        """Called in the upload's thread when a copy is a snapshot for good."""
+        """Called in the upload's thread when every later owner will find the new snapshot."""
         self.failures = 0
-        """Attempts since the last one that succeeded."""
+        """Number of failures since the last success."""
         self._uploads = uploads
         self._every_ms = every_ms
         self._phase = next(_opened) * _SPREAD % 1.0
@@ -92,37 +91,37 @@ class SnapshotCopies:
         self._copy = Path()
 
     def prepare(self, path: Path) -> SnapshotPoint | None:
-        """Remove what a process that died left, and return the newest snapshot; blocks.
+        """Remove copies of a dead process, and return the newest snapshot; blocks.
 
         Args:
             path: The database's folder, closed.
 
         Raises:
-            StoreError: They cannot be looked for.
+            StoreError: The snapshots cannot be listed.
         """
         for left in path.parent.glob(f"{path.name}.{_COPY}-*"):
             shutil.rmtree(left, ignore_errors=True)
         newest = self.snapshots.newest
         if newest is None:
-            self._due_ms = -math.inf  # the first commit makes the first
+            self._due_ms = -math.inf  # the first commit makes the first snapshot
         return newest
 
     def committed(
         self, path: Path, checkpoint: Callable[[Path], None], point: SnapshotPoint
     ) -> None:
-        """Make a snapshot when it is time to.
+        """Make a snapshot if one is due.
 
         Args:
             path: The database's folder.
-            checkpoint: Copies it into a folder that does not exist.
-            point: Where it is.
+            checkpoint: Copies the database into a folder that does not exist.
+            point: Progress of the database.
         """
         if self.is_due and point != self._last_point:
             self._begin(path, checkpoint, point)
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to make a snapshot."""
+        """Whether a snapshot is due, and no upload is running."""
         due_ms = self._due_ms
         if self.failures:
             every_ms, growth = self._every_ms, 2.0 ** min(self.failures, 10)
@@ -131,7 +130,7 @@ class SnapshotCopies:
         return monotonic_ms() >= due_ms and self._is_idle()
 
     def _next_ms(self) -> float:
-        # the moment of ours that is nearest to a whole interval from now
+        # the own moment nearest to a whole interval from now
         every_ms = self._every_ms
         if not every_ms:
             return self._last_ms
@@ -144,7 +143,7 @@ class SnapshotCopies:
         point: SnapshotPoint,
         deadline_ms: float,
     ) -> None:
-        """Make the last one; blocks until the deadline, an upload that began goes on alone."""
+        """Make the last snapshot; blocks until the deadline, but a running upload continues."""
         self._await(deadline_ms)
         if self._is_idle() and point != self._last_point:
             self._begin(path, checkpoint, point)
@@ -164,7 +163,7 @@ class SnapshotCopies:
     def _begin(self, path: Path, checkpoint: Callable[[Path], None], point: SnapshotPoint) -> None:
         self._last_ms = monotonic_ms()
         self._due_ms = self._next_ms()
-        # of its own: the last one of another opening may still travel
+        # a name of its own, as the last upload of another opening may still run
         copy = path.with_name(f"{path.name}.{_COPY}-{point.epoch}-{point.commits}")
         try:
             checkpoint(copy)
@@ -178,14 +177,14 @@ class SnapshotCopies:
         try:
             is_for_good = self.snapshots.put(copy, point)
         except EpochTakenError as error:
-            _log.info("the snapshot %s of %s was given up: %s", point, copy, error)
+            _log.info("the snapshot %s of %s was abandoned: %s", point, copy, error)
         except StoreError as error:
             self.failures += 1
             if self.failures == 1 and copy.exists():
-                _log.warning("a snapshot fails, and is tried again: %s", error)
+                _log.warning("a snapshot failed, and is retried: %s", error)
         else:
             if self.failures:
-                _log.warning("%s: snapshots again, %d failed", self.snapshots, self.failures)
+                _log.warning("%s: snapshots work again, %d failed", self.snapshots, self.failures)
             self.failures, self._last_point = 0, point
             if is_for_good:
                 self.on_kept()

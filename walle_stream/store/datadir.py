@@ -2,18 +2,18 @@
 
 ::
 
-    meta.json       what is fixed when it is made; written atomically
+    meta.json       settings fixed at its creation; written atomically
     LOCK            the owner's process id; locked by the kernel
     in-hand         a byte per partition: whether it is in a VM's call
-    partitions/NN   a database per partition; partitions-COUNT where their number has grown
+    partitions/NN   a database per partition; partitions-COUNT after their number has grown
     inbox/          messages that other processes send, until the partitions have them
-    packages/       of tasks that were installed while a host ran, by their SHA-256
-    status.json     of the last run, for people; replaced atomically
+    packages/       packages of tasks installed while a host ran, by their SHA-256
+    status.json     status of the last run, for people; replaced atomically
 
-``meta.json`` comes before every database, so a directory that was killed while
-it was made holds nothing yet, is recognised and made again; databases without
-it are damage. The lock goes with its process, however that dies (but a child
-made by a bare ``os.fork`` shares it). Readers take no lock.
+``meta.json`` comes before every database. A directory whose creation was killed is therefore empty;
+it is recognised and made again. Databases without ``meta.json`` are damage. The lock goes with its
+process, however the process dies, except that a child made by a bare ``os.fork`` shares it. Readers
+take no lock.
 """
 
 import fcntl
@@ -48,7 +48,7 @@ _QUARANTINE: Final = "quarantine.jsonl"
 _IN_HAND: Final = "in-hand"
 _STATUS: Final = "status.json"
 _COMPLETE: Final = "complete"
-"""Empty file: every database was made."""
+"""Empty file, made when every database exists."""
 
 _INBOX: Final = "inbox"
 _HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE, _INBOX})
@@ -61,7 +61,7 @@ type _Pair = tuple[str, str]
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What is fixed when a data directory is made."""
+    """Settings fixed at the creation of a data directory."""
 
     format_version: int
     partition_count: int
@@ -76,9 +76,9 @@ class Meta(msgspec.Struct, frozen=True):
     partitions: str = _PARTITIONS
     """Folder of the partitions' databases."""
     placing: int | msgspec.UnsetType = msgspec.UNSET
-    """``placing_mark`` of the rule by which devices are in their partitions, unless it is 0."""
+    """``placing_mark`` of the rule that places devices in partitions, unless it is 0."""
     grown_from: tuple[int, ...] = ()
-    """Numbers of partitions that it had before, whose topic may have what is still to be read."""
+    """Former numbers of partitions, whose topics may have unread records."""
 
 
 class DataDir(AbstractContextManager["DataDir"]):
@@ -93,21 +93,21 @@ class DataDir(AbstractContextManager["DataDir"]):
         is_own_folder: bool = False,
         is_shared: bool = False,
     ) -> None:
-        """Wrap; use ``open`` or ``open_read_only``."""
+        """Wrap an opened directory; use ``open`` or ``open_read_only``."""
         self.path = path
         self.meta = meta
         self._lock = lock
         self._is_own_folder = is_own_folder
         self._is_shared = is_shared
         self.packages_path = path / _PACKAGES
-        """Of packages that were installed while a host ran."""
+        """Folder of packages installed while a host ran."""
         self.inbox_path = path / _INBOX
-        """Where other processes leave messages."""
+        """Folder in which other processes leave messages."""
         self.status_path = path / _STATUS
-        """Tells people of the last run."""
+        """Status file of the last run, for people."""
 
     @classmethod
-    def open(  # noqa: PLR0913 - what is fixed, and how to open
+    def open(  # noqa: PLR0913 - settings and options
         cls,
         path: Path,
         *,
@@ -121,23 +121,23 @@ class DataDir(AbstractContextManager["DataDir"]):
     ) -> "DataDir":
         """Open a data directory for writing, or make it.
 
-        The partition count, the pipeline's name, the source's fingerprint, whether partitions
-        have their cloud side with them (``has_cloud``), and how devices are placed (``placing``, a
-        ``placing_mark``) are fixed when it is made. ``is_shared``: other processes may have it
-        open, too, each with partitions of its own. ``lock_timeout_s`` waits for an owner that is
-        dying.
+        Fixed at its creation are the partition count, the pipeline's name, the source's
+        fingerprint, whether partitions have their cloud side with them (``has_cloud``), and the
+        placement of devices (``placing``, a ``placing_mark``). ``is_shared``: other processes may
+        also have it open, each with partitions of its own. ``lock_timeout_s`` is the wait for an
+        owner that is ending.
 
         Raises:
             FormatVersionError: It has another format or partition count.
             StoreCorruptedError: ``meta.json`` is damaged or lost.
             StoreFullError: The disk has no room for it.
             StoreLockedError: Another process owns it.
-            StoreError: It cannot be made, holds something else, is another pipeline's, or has
+            StoreError: It cannot be made, has foreign files, belongs to another pipeline, or has
                 its devices in other partitions.
         """
         with _map_os_errors(path):
-            str(path).encode()  # RocksDB takes text
-            # looked at before the lock file is made: nothing is left in a foreign folder
+            str(path).encode()  # RocksDB needs a path that is text
+            # checked before the lock file is made, to leave nothing in a foreign folder
             is_own_folder = not path.exists()
             make_folder(path, mode=0o700)
             _check_contents(path)
@@ -147,7 +147,7 @@ class DataDir(AbstractContextManager["DataDir"]):
             with _map_os_errors(path):
                 meta = _read_meta(path)
                 if meta is None:
-                    # again, now that nobody else makes it meanwhile
+                    # checked again under the lock
                     _check_contents(path)
                     meta = Meta(
                         DATA_DIR_VERSION,
@@ -165,7 +165,7 @@ class DataDir(AbstractContextManager["DataDir"]):
             _check(path, meta, partition_count, pipeline, has_cloud=has_cloud)
             if (meta.placing or 0) != placing:
                 raise StoreError(
-                    f"{path} has its devices in other partitions, as source or tunnel was of "
+                    f"{path} has its devices in other partitions, as its source or tunnel had "
                     "another connector: give the previous connectors, or a new --data-dir"
                 )
             undo.pop_all()
@@ -178,7 +178,7 @@ class DataDir(AbstractContextManager["DataDir"]):
         Raises:
             FormatVersionError: It has another format.
             StoreCorruptedError: ``meta.json`` is damaged.
-            StoreMissingError: It is no data directory.
+            StoreMissingError: The path is no data directory.
         """
         with _map_os_errors(path):
             meta = _read_meta(path) if path.is_dir() else None
@@ -190,11 +190,11 @@ class DataDir(AbstractContextManager["DataDir"]):
 
     @staticmethod
     def open_inbox(path: Path, pipeline: str) -> Path:
-        """Return a pipeline's inbox, made where it is missing; whoever has the directory open.
+        """Return a pipeline's inbox, made if missing, even while a process has the directory open.
 
         Raises:
-            StoreError: It cannot be made, or the directory holds something else, or is another
-                pipeline's.
+            StoreError: It cannot be made, or the directory has foreign files, or belongs to another
+                pipeline.
         """
         with _map_os_errors(path):
             make_folder(path, mode=0o700)
@@ -210,7 +210,7 @@ class DataDir(AbstractContextManager["DataDir"]):
         return self.path / self.meta.partitions / f"{number:02d}"
 
     def grown(self, count: int) -> Meta:
-        """Return what is fixed of this directory with more partitions; their folder is another."""
+        """Return the settings of this directory with more partitions, in another folder."""
         former = (*self.meta.grown_from, self.meta.partition_count)
         return msgspec.structs.replace(
             self.meta,
@@ -220,14 +220,14 @@ class DataDir(AbstractContextManager["DataDir"]):
         )
 
     def grow(self, meta: Meta) -> None:
-        """Go over to the databases of ``grown``, and remove the others; blocks."""
+        """Change to the databases of ``grown``, and remove the others; blocks."""
         old = self.path / self.meta.partitions
         with _map_os_errors(self.path):
-            # of a run that ended by itself, and as long as there were partitions
+            # the last run ended cleanly, and the file has a byte per former partition
             (self.path / _IN_HAND).unlink(missing_ok=True)
             _write_meta(self.path, meta)
             self.meta = meta
-            shutil.rmtree(old, ignore_errors=True)  # nothing has found it since
+            shutil.rmtree(old, ignore_errors=True)  # no process has opened it since
 
     @property
     def owner(self) -> int | None:
@@ -237,14 +237,14 @@ class DataDir(AbstractContextManager["DataDir"]):
         except OSError:
             return None
         try:
-            # for a moment: a run that starts just now tries again
+            # held for a moment only: a run that starts now tries again
             has_one_owner = not try_lock(lock, fcntl.LOCK_SH)
             if not has_one_owner and try_lock(lock, fcntl.LOCK_EX):
                 return None
             text = os.pread(lock, 32, 0).decode(errors="replace").strip()
             if has_one_owner:
                 return int(text) if text.isdecimal() else 0
-            # who came last of several owners; or only another reader looks just now
+            # the latest of several owners; or only another reader that checks now
             return int(text) if text.isdecimal() and Path(f"/proc/{text}").exists() else None
         finally:
             os.close(lock)
@@ -253,11 +253,12 @@ class DataDir(AbstractContextManager["DataDir"]):
         """Return the (task, device id) pairs that ended a process before, each once.
 
         Raises:
-            StoreCorruptedError: The file that says so is damaged.
+            StoreCorruptedError: The quarantine file is damaged.
         """
         path = self.path / _QUARANTINE
         try:
-            # a power cut may have left a part of the last line, which nobody relies on
+            # a power cut may have left an incomplete last line, whose pair was never reported as
+            # stored
             whole, _, _ = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
             pairs = [msgspec.json.decode(line, type=_Pair) for line in whole.splitlines() if line]
         except msgspec.DecodeError as error:
@@ -267,11 +268,11 @@ class DataDir(AbstractContextManager["DataDir"]):
         return list(dict.fromkeys(pairs))
 
     def add_quarantined(self, task: str, device_id: str) -> None:
-        """Remember a pair; any thread, on the disk when it returns."""
+        """Store a pair; any thread, on the disk when it returns."""
         line = msgspec.json.encode((task, device_id)) + b"\n"
         path = self.path / _QUARANTINE
         with _map_os_errors(self.path), path.open("a+b") as opened:
-            fcntl.flock(opened, fcntl.LOCK_EX)  # other hosts may write, too
+            fcntl.flock(opened, fcntl.LOCK_EX)  # processes of other hosts may write, too
             opened.seek(0)
             opened.truncate(opened.read().rfind(b"\n") + 1)
             opened.write(line)
@@ -280,13 +281,13 @@ class DataDir(AbstractContextManager["DataDir"]):
             sync_folder(self.path)
 
     def open_in_hand(self, hosts: int = 1, own: Collection[int] | None = None) -> InHand:
-        """Open the note of what is in a VM's call; it needs no closing.
+        """Open the marks of partitions that are in a VM's call; they need no closing.
 
-        Behind the partitions' numbers it has more, for the starts of host processes.
+        After the partitions' numbers it has further ones for the starts of host processes.
 
         Args:
-            hosts: How many processes share it.
-            own: The numbers of this one; None for all.
+            hosts: Number of processes that share it.
+            own: Numbers of this process; None for all.
         """
         with _map_os_errors(self.path):
             return InHand.open(self.path / _IN_HAND, self.meta.partition_count + hosts, own)
@@ -294,10 +295,10 @@ class DataDir(AbstractContextManager["DataDir"]):
     def check_parts(self, *, has_copies: bool = False) -> None:
         """Refuse a directory that has lost a partition since it was complete.
 
-        One that ``has_copies`` elsewhere takes the partition from there.
+        If it ``has_copies`` elsewhere, the partition is restored from there.
 
         Raises:
-            StoreCorruptedError: A database is gone that was there before.
+            StoreCorruptedError: A database that existed before is missing.
         """
         if (self.path / _COMPLETE).exists() and not has_copies:
             for part in map(self.partition_path, range(self.meta.partition_count)):
@@ -308,34 +309,34 @@ class DataDir(AbstractContextManager["DataDir"]):
                     )
 
     def wait_for_parts(self) -> None:
-        """Wait for processes of a run that died; blocks, see ``wait_for_locks``."""
+        """Wait for processes of a dead run; blocks, see ``wait_for_locks``."""
         wait_for_locks(list(map(self.partition_path, range(self.meta.partition_count))))
 
     def mark_complete(self) -> None:
-        """Remember that every database was made; may be called twice."""
+        """Record that every database was made; may be called twice."""
         with _map_os_errors(self.path):
             (self.path / _COMPLETE).touch(mode=0o600)
             sync_folder(self.path)
 
     def discard_if_bare(self) -> None:
-        """Remove a directory in which no database was made, as if it had never been opened.
+        """Remove a directory without any database, as if it had never been opened.
 
-        A folder that was there before stays.
+        A folder that existed before stays.
         """
         paths = (self.path / self.meta.partitions, self.path / _QUARANTINE)
         if self._lock is None or any(path.exists() for path in paths):
             return
         with suppress(OSError):
-            # in this order: what is left by a kill in between is recognised as half made
+            # in this order, so that the rest after a kill is recognised as incomplete
             for name in (_STATUS, _IN_HAND, "meta.json", "LOCK"):
                 (self.path / name).unlink(missing_ok=True)
             if self._is_own_folder:
                 self.path.rmdir()
 
     def close(self) -> None:
-        """Give the lock back; may be called twice."""
+        """Release the lock; may be called twice."""
         if self._lock is not None:
-            # the last one that came names itself; who is left of several is not known
+            # a shared file has the id of the latest owner; the remaining owners are not known
             if not self._is_shared:
                 with suppress(OSError):
                     os.ftruncate(self._lock, 0)
@@ -388,12 +389,12 @@ def _lock(path: Path, timeout_s: float, *, is_shared: bool) -> int:
         with ExitStack() as undo:
             lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             undo.callback(os.close, lock)
-            # who makes a directory has it for himself until then
+            # a process that makes a directory locks it exclusively until then
             is_made = is_shared and (path / "meta.json").exists()
             if try_lock(lock, fcntl.LOCK_SH if is_made else fcntl.LOCK_EX):
-                # unless its owner has discarded the directory meanwhile
+                # its owner may have discarded the directory meanwhile
                 if is_file(lock, path / "LOCK"):
-                    # the pid serves the message of another process only, and the disk may be full
+                    # the pid is only for another process's message, and the disk may be full
                     with suppress(OSError):
                         os.ftruncate(lock, 0)
                         os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -431,14 +432,14 @@ def _read_meta(path: Path) -> Meta | None:
 def _write_meta(path: Path, meta: Meta) -> None:
     content = msgspec.json.encode(meta) + b"\n"
     put_file(path / "meta.json", content, mode=0o600, part=path / "meta.json.new")
-    sync_folder(path.parent)  # it may have been made by somebody else just now
+    sync_folder(path.parent)  # another process may have made it just now
 
 
 def _check(path: Path, meta: Meta, partition_count: int, pipeline: str, *, has_cloud: bool) -> None:
     if meta.has_cloud != has_cloud:
         raise StoreError(
             f"{path} was made with another kind of tunnel (spec.tunnel.connector): give the "
-            "former one, or a new --data-dir"
+            "previous one, or a new --data-dir"
         )
     if meta.partition_count != partition_count:
         raise FormatVersionError(

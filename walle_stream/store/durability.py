@@ -1,18 +1,18 @@
-"""Which writes of one store survive a power cut: group commit in one place.
+"""Group commit of one store: its writes that survive a power cut.
 
-A write returns once it is in the operating system's hands and gets a ticket; a thread of its
-own flushes the store's log beside the next writes, so one flush serves all that came while the
-one before it ran. What a write lets out (frames, acknowledgements, replies, deletions that
-others rely on) waits until its ticket is durable. How often the log is flushed is a number:
+A write returns with a ticket once the operating system has it. A separate thread flushes the
+store's log beside the next writes, so that one flush serves all writes that came during the
+previous one. The output of a write (frames, acknowledgements, replies, deletions that others
+rely on) waits until its ticket is durable. The flush interval is a number:
 
 ====================  ==================================================================
 ``None`` (``false``)  never: a write counts as durable at once, a power cut may take it
-``0`` (``true``)      at once, and again as long as something came meanwhile
+``0`` (``true``)      at once, and again as long as there are new writes
 ``> 0`` (``interval``)  at most once in this many milliseconds, sooner for a waiting caller
 ====================  ==================================================================
 
-After a flush that failed nobody knows what the disk has: the store takes no further write, and
-nothing that waits is let out. Each partition's database has one.
+After a failed flush the contents of the disk are unknown: the store takes no further write, and
+waiting output is never released. Each partition's database has its own group commit.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ _JOIN_S: Final = 30.0
 
 
 class Durability:
-    """Tickets of one store. Any thread; the flushes run in one of its own."""
+    """Tickets of one store. Any thread; flushes run in a thread of their own."""
 
     def __init__(self, flush: Callable[[], None], every_ms: float | None, name: str = "") -> None:
-        """Begin with nothing written.
+        """Begin without a write.
 
         ``flush`` flushes the store's log and blocks without the interpreter's lock. ``every_ms`` is
         documented above; None never flushes.
@@ -52,11 +52,11 @@ class Durability:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something written is not durable yet."""
+        """Whether some write is not durable yet."""
         return self._every_ms is not None and self._durable < self._written
 
     def commit(self) -> int:
-        """Take note of a write that returned, and return its ticket; never blocks.
+        """Record a write that returned, and return its ticket; never blocks.
 
         Raises:
             WalleError: A flush failed: open the store again.
@@ -66,7 +66,7 @@ class Durability:
             return self._written
         with self._condition:
             self._check()
-            # while a flush runs, or its time is awaited, the thread looks again by itself
+            # the thread is awake while a flush runs or is scheduled
             is_resting = self._written == self._durable
             self._written += 1
             if self._thread is None:
@@ -79,7 +79,7 @@ class Durability:
             return self._written
 
     def durable(self) -> int:
-        """Return up to which ticket writes are durable; never blocks."""
+        """Return the last ticket up to which writes are durable; never blocks."""
         if self._every_ms is None:
             return self._written
         if self._failure is not None:
@@ -87,7 +87,7 @@ class Durability:
         return self._durable
 
     def wait(self, ticket: int | None = None) -> None:
-        """Block until a write, or all so far, is durable; flushes at once, whatever the interval.
+        """Block until a write, or all writes so far, are durable; flushes at once.
 
         Raises:
             WalleError: A flush failed.
@@ -107,7 +107,7 @@ class Durability:
                 raise StoreError(f"{self._name} was closed before its last write was durable")
 
     def close(self) -> None:
-        """Flush what is written, then end; blocks, may be called twice. Raises nothing."""
+        """Flush the writes, then end; blocks, may be called twice. Raises nothing."""
         with self._condition:
             self._urgent = self._written
             self._is_closed = True
@@ -129,7 +129,7 @@ class Durability:
                 self._flush()
             except WalleError as error:
                 failure = error
-            except Exception as error:  # noqa: BLE001 - whoever waits must learn of it
+            except Exception as error:  # noqa: BLE001 - waiting callers must get it
                 failure = StoreError(f"{self._name} could not be flushed: {error}")
             with self._condition:
                 if failure is None:
@@ -139,7 +139,7 @@ class Durability:
                 self._condition.notify_all()
 
     def _next(self, due_ms: float) -> int | None:
-        # what is to be flushed, once it is time to; None at the end
+        # the ticket to flush, once it is due; None at the end
         with self._condition:
             while self._failure is None:
                 if self._written > self._durable:

@@ -1,8 +1,8 @@
-"""Files and folders that survive a power cut: the one way in which they are written.
+"""Files and folders that survive a power cut: the only way in which they are written.
 
-A file is written beside its place, flushed to the disk, renamed, and its folder is flushed:
-a reader, or a cut at any point, finds the old one or the new one, and what was put stays. A
-folder is there for good once the folder above it was flushed.
+A file is written beside its place, flushed to the disk and renamed; then its folder is flushed. A
+reader, or a power cut at any point, finds the old or the new file, and a written file stays. A
+folder is durable once the folder above it was flushed.
 """
 
 import errno
@@ -16,7 +16,7 @@ from uuid import uuid4
 from walle_stream.errors import StoreError, StoreFullError
 
 FULL_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Numbers of the system's errors of a full disk."""
+"""Error numbers of a full disk."""
 
 _NO_FLUSH: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
@@ -29,10 +29,10 @@ def put_file(
     part: Path | None = None,
     on_part: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write a file whole, or leave what is there; blocks on the disk.
+    """Write a whole file, or leave the existing one; blocks on the disk.
 
-    The folder exists. ``part`` is written first, on the same disk (None: a hidden name beside it
-    that ends with this process's number); ``on_part`` is called before it gets its name.
+    The folder exists. ``part`` is the path to write first, on the same disk (None: a hidden name in
+    the folder that ends with this process's id). ``on_part`` is called before the rename.
     """
     with placing(path, part) as own:
         descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
@@ -45,9 +45,9 @@ def put_file(
 
 @contextmanager
 def placing(path: Path, part: Path | None = None) -> Iterator[Path]:
-    """Give a file its name once it is written whole; blocks on the disk.
+    """Yield a path for a file, and rename the file when it is written; blocks on the disk.
 
-    Within, the caller writes and flushes the file that it is given; a failure removes that one.
+    The caller writes and flushes the file at the yielded path; after a failure it is removed.
     """
     # "." and "/" have no name
     own = part or path.parent / f".{uuid4().hex}.{os.getpid()}"
@@ -60,16 +60,16 @@ def placing(path: Path, part: Path | None = None) -> Iterator[Path]:
 
 
 def place_file(part: Path, path: Path) -> None:
-    """Give a flushed file, or folder of such, its name for good; blocks on the disk.
+    """Give a flushed file, or a folder of such files, its final name; blocks on the disk.
 
-    Both are on one disk; a file that lies there is replaced.
+    Both paths are on one disk; an existing file is replaced.
     """
     part.replace(path)
     sync_folder(path.parent)
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Make a folder and those above it, for good; blocks on the disk where one is made."""
+    """Make a folder and its parents, durably; blocks on the disk if one is made."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -82,7 +82,7 @@ def sync_folder(path: Path) -> None:
     """Make the names in a folder survive a power cut; blocks on the disk.
 
     Raises:
-        OSError: The disk failed. Shared file systems that flush no folder are passed over.
+        OSError: The disk failed. Shared file systems that cannot flush folders are ignored.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -95,11 +95,11 @@ def sync_folder(path: Path) -> None:
 
 
 def refusal(error: OSError, message: str) -> StoreError:
-    """Return our error for one of the disk: whether it is full, or anything else."""
+    """Return our error for an error of the disk: ``StoreFullError`` or ``StoreError``."""
     return (StoreFullError if error.errno in FULL_DISK else StoreError)(message)
 
 
 def flush_file(path: Path) -> None:
-    """Make a file that others wrote survive a power cut, unless it is gone; blocks."""
+    """Make a file written by others survive a power cut, unless it is gone; blocks."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         os.fsync(file.fileno())

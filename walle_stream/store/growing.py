@@ -1,8 +1,8 @@
-"""Where databases of partitions are, before and after their number has grown.
+"""Locations of partitions' databases before and after their number has grown.
 
-``old`` gives a database that nobody has open, ``new`` says where one is made, and ``publish`` lets
-all of those count at once, for who has the new number: a death before it changes nothing, and
-whoever comes again begins anew. ``forget`` removes the old ones.
+``old`` returns a database that no process has open, ``new`` the path of a database to make.
+``publish`` makes all new databases valid at once. A crash before it changes nothing, and the next
+attempt starts from the beginning. ``forget`` removes the old databases.
 """
 
 import shutil
@@ -23,27 +23,27 @@ class GrowingDatabases(Protocol):
     """Databases by partition. One thread; every method blocks, and raises ``StoreError``."""
 
     def old(self, number: int) -> Path | None:
-        """Return a database as it is; None where there is none."""
+        """Return the path of an existing database, or None."""
 
     def new(self, number: int) -> Path:
-        """Return where the database of a partition is to be made."""
+        """Return the path at which to make the database of a partition."""
 
     @property
     def is_published(self) -> bool:
-        """Whether there are some for the new number."""
+        """Whether there are databases for the new number."""
 
     def publish(self) -> None:
-        """Let the new databases count, in the place of others that may be there."""
+        """Make the new databases valid, in place of any existing ones."""
 
     def forget(self) -> None:
-        """Remove the old ones."""
+        """Remove the old databases."""
 
 
 class GrowingDataDir:
-    """Those of an opened data directory."""
+    """Databases of an opened data directory."""
 
     def __init__(self, data_dir: DataDir, after: int) -> None:
-        """Look at nothing yet."""
+        """Keep the directory without reading it yet."""
         self._data_dir, self._meta = data_dir, data_dir.grown(after)
 
     def old(self, number: int) -> Path | None:
@@ -51,7 +51,7 @@ class GrowingDataDir:
         return self._data_dir.partition_path(number)
 
     def new(self, number: int) -> Path:
-        """Return where one is made; see ``GrowingDatabases.new``."""
+        """Return the path of a new database; see ``GrowingDatabases.new``."""
         return self._data_dir.path / self._meta.partitions / f"{number:02d}"
 
     @property
@@ -60,18 +60,18 @@ class GrowingDataDir:
         return self._data_dir.meta == self._meta
 
     def publish(self) -> None:
-        """Write the other number; see ``GrowingDatabases.publish``."""
+        """Write the new number; see ``GrowingDatabases.publish``."""
         self._data_dir.grow(self._meta)
 
     def forget(self) -> None:
-        """Do nothing: the old ones are gone."""
+        """Do nothing: ``publish`` removed the old databases."""
 
 
 class GrowingFolder:
-    """Databases in a folder that is named by their number: ``of-16``."""
+    """Databases in a folder named by the number of partitions: ``of-16``."""
 
     def __init__(self, folder: Path, before: int, after: int) -> None:
-        """Look at nothing yet."""
+        """Keep the folders without reading them yet."""
         self._before, self._after = of_count(folder, before), of_count(folder, after)
         self._new = self._after.with_name(f"{self._after.name}.new")
 
@@ -81,34 +81,34 @@ class GrowingFolder:
         return path if (path / "CURRENT").exists() else None
 
     def new(self, number: int) -> Path:
-        """Return where one is made; see ``GrowingDatabases.new``."""
+        """Return the path of a new database; see ``GrowingDatabases.new``."""
         return self._new / f"{number:02d}"
 
     @property
     def is_published(self) -> bool:
-        """Whether their folder is there; see ``GrowingDatabases``."""
+        """Whether the new folder exists; see ``GrowingDatabases``."""
         return self._after.exists()
 
     def publish(self) -> None:
-        """Rename their folder; see ``GrowingDatabases.publish``.
+        """Rename the new folder; see ``GrowingDatabases.publish``.
 
         Raises:
             StoreError: It cannot be renamed.
         """
         try:
             shutil.rmtree(self._after, ignore_errors=True)
-            make_folder(self._new)  # where no partition has anything yet
+            make_folder(self._new)  # if no partition has a database yet
             place_file(self._new, self._after)
         except OSError as error:
             raise StoreError(f"{self._after} cannot be made: {error}") from error
 
     def forget(self) -> None:
-        """Remove the old ones; see ``GrowingDatabases.forget``."""
+        """Remove the old databases; see ``GrowingDatabases.forget``."""
         shutil.rmtree(self._before, ignore_errors=True)
 
 
 class GrowingSnapshots:
-    """Databases as snapshots of a pipeline, by way of a folder that is ours alone."""
+    """Databases as snapshots of a pipeline, copied through a private folder."""
 
     def __init__(
         self,
@@ -118,11 +118,11 @@ class GrowingSnapshots:
         work: Path,
         point_of: Callable[[Path], tuple[SnapshotPoint, str]],
     ) -> None:
-        """Look at nothing yet.
+        """Keep the parameters without any request.
 
         ``counts`` are the numbers of partitions before and after. ``work`` has room for all
-        databases twice. ``point_of`` says of a closed database where it is, and whose devices its
-        are; empty where that is not told.
+        databases twice. ``point_of`` returns the progress and the incarnation of a closed database;
+        the latter may be empty.
         """
         self._objects, self._work, self._point_of = objects, work, point_of
         folders = [of_count(Path(pipeline), count).as_posix() for count in counts]
@@ -137,18 +137,18 @@ class GrowingSnapshots:
         return path if snapshots.fetch(path) else None
 
     def new(self, number: int) -> Path:
-        """Return where one is made; see ``GrowingDatabases.new``."""
+        """Return the path of a new database; see ``GrowingDatabases.new``."""
         return self._made.setdefault(number, self._work / "new" / f"{number:02d}")
 
     @property
     def is_published(self) -> bool:
-        """Whether all of them were put; see ``GrowingDatabases``."""
+        """Whether all snapshots were put; see ``GrowingDatabases``."""
         return self._mark in self._objects.listed(self._after)
 
     def publish(self) -> None:
-        """Put the snapshots, then say that they are there; see ``GrowingDatabases.publish``.
+        """Put the snapshots, then their mark; see ``GrowingDatabases.publish``.
 
-        Nobody looks before that: the topics have the old number.
+        No process reads them earlier, as the topics still have the old number.
         """
         self._objects.delete(list(self._objects.listed(self._after)))
         for number, path in self._made.items():
@@ -161,7 +161,7 @@ class GrowingSnapshots:
         self._objects.create(self._mark, b"")
 
     def forget(self) -> None:
-        """Remove the old ones; see ``GrowingDatabases.forget``."""
+        """Remove the old snapshots; see ``GrowingDatabases.forget``."""
         self._objects.delete(list(self._objects.listed(self._before)))
 
 
@@ -172,26 +172,26 @@ def growing_snapshots(
     counts: tuple[int, int],
     point_of: Callable[[Path], tuple[SnapshotPoint, str]],
 ) -> Iterator[GrowingSnapshots]:
-    """Give a pipeline's snapshots, with a temporary folder for the work; see their class.
+    """Yield a pipeline's snapshots, with a temporary folder for the work.
 
     Raises:
-        StoreError: There are none.
+        StoreError: There are no snapshots.
     """
     if not objects.listed(pipeline):
-        raise StoreError(f"{objects.place} holds no snapshots of {pipeline!r} to grow")
+        raise StoreError(f"{objects.place} has no snapshots of {pipeline!r} to grow")
     with TemporaryDirectory(prefix="walle-growing-") as work:
         yield GrowingSnapshots(objects, pipeline, counts, Path(work), point_of)
 
 
 def of_count(folder: Path, count: int) -> Path:
-    """Return where the databases of ``count`` partitions are, so that no others are taken."""
+    """Return the folder of the databases of ``count`` partitions, separate for each count."""
     return folder / f"of-{count}"
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """Return the databases in the folder of a worker of ``walle cloud``; none in any other.
+    """Return the databases in the folder of a ``walle cloud`` worker; none in other folders.
 
-    They are those of the highest number of partitions, which a growth has made last.
+    They are those of the highest number of partitions, made by the last growth.
     """
     counts = [int(each.name[3:]) for each in folder.glob("of-*") if each.name[3:].isdecimal()]
     found = [each.parent for each in of_count(folder, max(counts, default=0)).glob("*/CURRENT")]

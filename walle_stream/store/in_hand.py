@@ -1,9 +1,8 @@
-"""Which partitions are in a VM's call, in memory that outlives the process.
+"""Marks of partitions that are in a VM's call, in memory that outlives the process.
 
-A byte per partition in a small mapped file, and one for the start, when scripts
-are loaded: the kernel keeps what was stored there, whatever the process dies of.
-The next process that opens the file sees what was in a call, one of which may have been
-the end of the process.
+A small mapped file has a byte per partition, and one for each start, when scripts are loaded. The
+kernel keeps the stored bytes, whatever the process dies of. The next process that opens the file
+sees the calls of that time, one of which may have ended the process.
 """
 
 import mmap
@@ -18,18 +17,18 @@ from walle_stream.store.locks import LOCKS_TIMEOUT_S, lock_within
 _IDLE: Final = 0
 _IN_HAND: Final = 1
 _DOUBTFUL: Final = 2
-"""In a call when the last process ended; it stays so until it is known to be past that."""
+"""In a call when the last process ended; stays until the partition is known to be past it."""
 
 
 class InHand:
-    """The bytes of a data directory's partitions. Each partition's thread changes its own.
+    """Marks of a data directory's partitions. Each partition's thread changes its own.
 
-    Several processes may have the file open, each for partitions of its own. Never
-    closed but let go: a thread that is late at the end must find it mapped.
+    Several processes may have the file open, each for its own partitions. The mapping is never
+    closed, only dropped: a late thread at the end must still find it.
     """
 
     def __init__(self, path: Path, marks: mmap.mmap, own: Collection[int]) -> None:
-        """Wrap; use ``open``."""
+        """Wrap the mapped file; use ``open``."""
         self._path = path
         self._marks = marks
         self._own = own
@@ -39,14 +38,14 @@ class InHand:
 
     @classmethod
     def open(cls, path: Path, count: int, own: Collection[int] | None = None) -> Self:
-        """Open the file, or make it, for ``count`` partitions; ``own`` (None: all) are ours.
+        """Open or make the file for ``count`` partitions; ``own`` are this process's (None: all).
 
-        A partition has one owner at a time; an owner of all of them made the file.
+        A partition has one owner at a time. An owner of all partitions makes the file.
         """
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # written, not only made longer: storing into a hole of a file on a full
-            # disk would be a fatal signal
+            # written, not only extended: storing into a hole of a file on a full disk would be a
+            # fatal signal
             size = len(os.pread(file, count, 0))
             os.pwrite(file, bytes(count - size), size)
             return cls(path, mmap.mmap(file, count), range(count) if own is None else own)
@@ -54,17 +53,18 @@ class InHand:
             os.close(file)
 
     def adopt(self, number: int) -> None:
-        """Take over a partition that another process had before."""
+        """Take over a partition from another process."""
         if self._marks[number] != _IDLE:
             self._marks[number] = _DOUBTFUL
         self._own = {*self._own, number}
 
     @contextmanager
     def in_line(self, number: int) -> Iterator[None]:
-        """Take over a number that processes have in turns, and let go of it at the end.
+        """Take over a number that processes use in turn, and release it at the end.
 
-        Blocks while another process has it, so that what is marked there is of a dead one; for 15 s
-        at most: beyond that the mark of a living one is doubt, too. Once per process.
+        Blocks while another process has the number, so that a mark there is of a dead process; for
+        15 s at most. After that even the mark of a living process counts as doubt. Once per
+        process.
         """
         file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -72,27 +72,27 @@ class InHand:
             self.adopt(number)
             yield
         finally:
-            os.close(file)  # and with it the lock, as when the process dies
+            os.close(file)  # releases the lock, as the end of the process does
 
     def is_doubtful(self, number: int) -> bool:
-        """Whether a partition was in a call when the last process ended."""
+        """Return whether a partition was in a call when the last process ended."""
         return self._marks[number] == _DOUBTFUL
 
     def mark(self, number: int) -> None:
-        """Note that a partition is about to call a VM."""
+        """Record that a partition is about to call a VM."""
         if self._marks[number] == _IDLE:
             self._marks[number] = _IN_HAND
 
     def put_down(self, number: int) -> None:
-        """Note that a partition has done with its call; one in doubt stays so."""
+        """Record the end of a partition's call; a doubt stays."""
         if self._marks[number] == _IN_HAND:
             self._marks[number] = _IDLE
 
     def put_down_all(self) -> None:
-        """Put all down, because it is known what the process is about to end of."""
+        """Clear all marks of this process, because the cause of its coming end is known."""
         for number in self._own:
             self.put_down(number)
 
     def settle(self, number: int) -> None:
-        """Note that a partition is past what it was in doubt of."""
+        """Record that a partition is past the calls in doubt."""
         self._marks[number] = _IDLE

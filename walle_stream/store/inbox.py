@@ -1,8 +1,8 @@
-"""The inbox of a data directory: messages that other processes leave for its cloud side.
+"""The inbox of a data directory: messages from other processes to its cloud side.
 
-The process that runs has the directory locked; whoever sends puts files here, before, in and
-after a run. A file is a MessagePack array of downlink envelopes, and its name sorts behind those
-that its writer put before. It is there as a whole and for good, or not at all.
+The running process has the directory locked. Senders put files here before, during and after a run.
+A file is a MessagePack array of downlink envelopes; its name sorts after the earlier files of its
+writer. Files are written atomically and durably.
 """
 
 import os
@@ -22,12 +22,12 @@ _decode: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class InboxSender:
-    """Implements ``DownlinkSender``: whoever reads knows the partitions. One thread."""
+    """``DownlinkSender`` into an inbox, whose reader knows the partitions. One thread."""
 
     refused_records: Final = 0
 
     def __init__(self, folder: Path) -> None:
-        """Write into a folder that is there."""
+        """Write into an existing folder."""
         self._folder = folder
         self._prefix = f"{wall_ms():015d}-{uuid4().hex[:8]}"
         self._files = 0
@@ -37,7 +37,7 @@ class InboxSender:
         """Write a file; blocks on the disk.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The file cannot be written.
         """
         self._files += 1
         path = self._folder / f"{self._prefix}-{self._files:09d}"
@@ -46,18 +46,18 @@ class InboxSender:
             self._acks.setdefault(partition, []).append(number)
 
     def acks(self, partition: int) -> Iterable[int]:
-        """Return the numbers that are on the disk; see ``Uplink.acks``."""
+        """Return the numbers of messages on the disk; see ``Uplink.acks``."""
         return self._acks.pop(partition, ())
 
     def close(self) -> None:
-        """Do nothing: what was sent is there."""
+        """Do nothing: sent messages are on the disk."""
 
 
 def put_inbox(path: Path, messages: Sequence[bytes]) -> None:
-    """Write a file of envelopes, as a whole and for good; its folder is made. Blocks.
+    """Write a file of envelopes atomically and durably, and make its folder. Blocks.
 
     Raises:
-        StoreError: It cannot be written.
+        StoreError: The file cannot be written.
     """
     try:
         make_folder(path.parent, mode=0o700)
@@ -68,7 +68,7 @@ def put_inbox(path: Path, messages: Sequence[bytes]) -> None:
 
 
 def inbox_files(folder: Path) -> list[Path]:
-    """Return the files that lie in a folder, in their order; none where there is no folder."""
+    """Return the files of a folder in their order; none if there is no folder."""
     try:
         with os.scandir(folder) as found:
             return sorted(Path(each) for each in found if each.is_file() and each.name[0] != ".")
@@ -77,17 +77,17 @@ def inbox_files(folder: Path) -> list[Path]:
 
 
 def read_inbox(path: Path) -> list[bytes]:
-    """Return the envelopes of a file, not trusted.
+    """Return the envelopes of a file; they are not trusted.
 
     Raises:
-        EnvelopeError: It is none of ours.
-        FileNotFoundError: It is gone.
-        StoreError: It cannot be read.
+        EnvelopeError: The file has no envelopes.
+        FileNotFoundError: The file is gone.
+        StoreError: The file cannot be read.
     """
     try:
         return _decode(path.read_bytes())
     except msgspec.MsgspecError as error:
-        raise EnvelopeError(f"{path} holds no messages: {error}") from error
+        raise EnvelopeError(f"{path} has no valid messages: {error}") from error
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -7,12 +7,12 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
                                                 incarnation, journal (definition)
     \x01 u64 number                              outbox frame, body
     \x02 u64 number                              dead letter, JSON
-    \x03 DEVICE                                  deadline of a device at rest, u64 ms
+    \x03 DEVICE                                  deadline of a passive device, u64 ms
     \x04 u64 number                              batch of the journal
-    \x05 u64 number                              record of a dead letter, as it came
-    \x06 u64 number                              dead letter that the sink has not, empty
-    \x07 SET                                     task set that devices have, by its id
-    \x08 DEVICE \x00 u64 number                  call of the cloud without a reply
+    \x05 u64 number                              record of a dead letter, unchanged
+    \x06 u64 number                              mark of an unsent dead letter, empty
+    \x07 SET                                     task set of devices, by its id
+    \x08 DEVICE \x00 u64 number                  call to the cloud without a reply
     \x09 u64 number                              message for a device that was never seen
     \x0a SENDER                                  last message of a sender
     \x10 DEVICE \x00 \x01                        device row
@@ -22,16 +22,15 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
     \x10 DEVICE \x00 \x07 u16 len TASK u32 layout KEY
                                                 task state of an earlier layout, kept for a
                                                 rollback
-    \x20 ...                                     the cloud side, where it is here
+    \x20 ...                                     the cloud side, where it is stored here
 
-DEVICE is the id's UTF-8, which has no NUL: so one device's keys are one range,
-and no id's range lies within another's. Its hot rows come first: waking a
-device reads \x01 and \x02 and stops before the features. TASK
-has its length in front, so that a scan of one task never meets another's rows;
-tasks therefore sort by length, then by name. KEY is the rest of the key and
-may be any text.
+DEVICE is the id's UTF-8, which has no NUL. One device's keys are therefore one range, and no id's
+range lies within another's. The hot rows of a device come first: waking it reads \x01 and \x02 and
+stops before the features. TASK has its length in front, so that a scan of one task never meets
+another's rows; tasks therefore sort by length, then by name. KEY is the rest of the key and may be
+any text.
 
-Values by row, each with the version that ``TABLE_VERSIONS`` names:
+Values by row, in the versions of ``TABLE_VERSIONS``:
 
 ==============  ==============================================================
 format          decimal text of ``FORMAT_VERSION``
@@ -39,33 +38,32 @@ tables          JSON object of ``TABLE_VERSIONS``
 head            MessagePack ``[1, PartitionHead]``: counters, watermark, next
                 numbers, downlink position; rewritten by every commit
 offset          the source's resume token, opaque
-epoch           u64, one more at every opening for writing
-incarnation     of the data directory in which the partition began, 16 hexadecimal digits
+epoch           u64, incremented at every opening for writing
+incarnation     that of the partition's first data directory, 16 hexadecimal digits
 outbox          body of an uplink frame, self-describing (``wire.frame``)
 journal         MessagePack ``[1, SetDefinition]``: tasks' triggers and the
-                policy of sequences that the journal's batches were handled with
+                sequence policy for the journal's batches
 letter record   the record's bytes, at most 1 MiB; kept with its letter
-batch           see ``wire.journal``; deleted when every device that it touched
-                was written
+batch           see ``wire.journal``; deleted when all its devices were written
 device          MessagePack ``[1, DeviceSnapshot]``: cursor, numbers, held
                 events and the headers of the open pages
-page            MessagePack ``[1, row]``; never written again, because pages
-                that are re-written whole decide the throughput
-state           JSON, never looked into by the host
+page            MessagePack ``[1, row]``; never written again, because rewriting
+                whole pages would limit the throughput
+state           JSON, never decoded by the host
 feature         MessagePack ``[1, [task version, feature, encoding]]``
 call            MessagePack ``[1, [name of the call, CloudCall]]``, to be sent again
-message         MessagePack ``[1, [device, watermark ms, sender, number, payload]]``: when it
-                came, and what the sender calls it; deleted when it is given to the device
-sender          MessagePack ``[1, [number, messages]]``: of its last message, and how many the
-                partition had then
-task set        MessagePack ``[1, {task: InstalledTask or nil}]``: what it changes of
-                the definition's tasks; never written again
+message         MessagePack ``[1, [device, watermark ms, sender, number, payload]]``: watermark
+                at its arrival, number of its sender; deleted when it is given to the device
+sender          MessagePack ``[1, [number, messages]]``: number of its last message, and the
+                partition's count of messages then
+task set        MessagePack ``[1, {task: InstalledTask or nil}]``: changes to the definition's
+                tasks; never written again
 kept state      as state
 ==============  ==============================================================
 
-Why two kinds of version: ``FORMAT_VERSION`` changes with this page (keys move,
-everything must be rewritten), a table's with its values (rows are rewritten as
-they are met). An older program refuses both.
+There are two kinds of version. ``FORMAT_VERSION`` changes with this layout of keys, when all rows
+must be rewritten. A table's version changes with its values; its rows are rewritten when they are
+next read. An older program refuses both.
 """
 
 import struct
@@ -77,7 +75,7 @@ from typing import Final
 from walle_stream.errors import StoreCorruptedError, StoreError
 
 FORMAT_VERSION: Final = 1
-"""Version of this layout; a database of another one is refused."""
+"""Version of this layout; a database with another one is refused."""
 
 TABLE_VERSIONS: Final[Mapping[str, int]] = {
     "call": 2,
@@ -97,7 +95,7 @@ TABLE_VERSIONS: Final[Mapping[str, int]] = {
     "task_set": 1,
     "unsent_letter": 1,
 }
-"""Version of each table's values; a database with others is refused."""
+"""Version of each table's values; a database with other versions is refused."""
 
 FORMAT_KEY: Final = b"\x00format"
 TABLES_KEY: Final = b"\x00tables"
@@ -133,22 +131,21 @@ _U16: Final = Struct(">H")
 
 
 class DeviceKeys:
-    """Builds the keys of one device."""
+    """Builder of the keys of one device."""
 
     __slots__ = ("base", "behind", "row")
 
     def __init__(self, device_id: str) -> None:
-        """Prepare.
+        """Prepare the prefixes.
 
         Raises:
-            StoreError: It is empty or contains NUL: its keys would lie within
-                another device's.
+            StoreError: The id is empty or contains NUL: its keys would lie within another device's.
         """
         if not device_id or "\0" in device_id:
             raise StoreError(f"device id {device_id!r} is empty or contains NUL: it has no keys")
         self.base = DEVICE_PREFIX + device_id.encode() + b"\x00"
         self.row = self.base + b"\x01"
-        self.behind = self.base[:-1] + b"\x01"  # where all later devices begin
+        self.behind = self.base[:-1] + b"\x01"  # start of all later devices
 
     def pages(self) -> bytes:
         """Return the prefix of all open page rows."""
@@ -178,7 +175,7 @@ class DeviceKeys:
         return self.base + b"\x04" + _task(task) + _number(sequence_number)
 
     def kept_states(self, task: str, layout: int | None = None) -> bytes:
-        """Return the prefix of a task's kept states, of one layout (a u32 from 1) or of any."""
+        """Return the prefix of a task's kept states, of one layout (a u32 from 1) or of all."""
         prefix = self.base + b"\x07" + _task(task)
         return prefix if layout is None else prefix + _U32.pack(layout)
 
@@ -219,7 +216,7 @@ def dead_letter_key(number: int) -> bytes:
 
 
 def letter_record_key(number: int) -> bytes:
-    """Return the key of a dead letter's record, where the letter does not hold all of it."""
+    """Return the key of a dead letter's record, if the letter does not show it whole."""
     return LETTER_RECORD_PREFIX + _number(number)
 
 
@@ -272,10 +269,10 @@ def parse_device(key: bytes) -> tuple[str, int, bytes]:
 
 
 def parse_task(rest: bytes) -> tuple[str, bytes]:
-    """Return (task, rest) of what ``parse_device`` says is the rest of a state or feature key.
+    """Return (task, rest) from the rest that ``parse_device`` returned for a state or feature key.
 
     Raises:
-        StoreCorruptedError: It has no task.
+        StoreCorruptedError: The rest has no task.
     """
     try:
         end = 2 + int(_U16.unpack_from(rest)[0])

@@ -1,7 +1,7 @@
-"""Part of a database: rows whose keys begin with the same bytes, seen without them.
+"""Part of a database: rows whose keys have a common prefix, seen without it.
 
-So a table may have a database of its own (no bytes) or share a partition's, whose commits, copies
-and snapshots it then travels in.
+A table may thus have a database of its own (an empty prefix), or share a partition's database with
+its commits, copies and snapshots.
 """
 
 from collections.abc import Iterator
@@ -31,26 +31,26 @@ class KeyBatch:
         self.rows.delete(self._base + key)
 
     def delete_range(self, start: bytes, end: bytes) -> None:
-        """Remove rows, start ≤ key < end."""
+        """Remove the rows with start ≤ key < end."""
         self.rows.delete_range(self._base + start, self._base + end)
 
 
 class KeySpace:
-    """Reads and writes; every method blocks, and raises ``StoreError`` where the database fails."""
+    """Rows with a common prefix; every method blocks, and raises ``StoreError`` on failure."""
 
     def __init__(self, database: Rdict, path: Path, base: bytes = b"") -> None:
-        """See the rows of an opened database whose keys begin with ``base``."""
+        """Use the rows of an opened database whose keys begin with ``base``."""
         self._database, self._path, self._base = database, path, base
         self._map_errors = RocksErrorMap(path)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None when it has none."""
+        """Return the value of a key, or None."""
         with self._map_errors:
             value: bytes | None = self._database.get(self._base + key)
             return value
 
     def scan(self, start: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over start ≤ key < end, or where no end is given all that begin with ``start``.
+        """Iterate over start ≤ key < end; without an end, over all keys with the prefix ``start``.
 
         See ``scan_rocks``.
         """
@@ -64,7 +64,7 @@ class KeySpace:
         return KeyBatch(self._base)
 
     def write(self, batch: KeyBatch) -> None:
-        """Write all rows of a batch, or none; it is used up."""
+        """Write all rows of a batch, or none; the batch is used up."""
         with self._map_errors:
             self._database.write(batch.rows)
 
@@ -79,6 +79,6 @@ class KeySpace:
             self._database.close()
 
     def sync(self) -> None:
-        """Let all that was written survive a power cut."""
+        """Make all writes survive a power cut."""
         with self._map_errors:
             self._database.flush_wal(sync=True)

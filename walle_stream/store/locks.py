@@ -1,8 +1,7 @@
-"""Locks of the kernel on files; waits for the owner of databases that is dying.
+"""Kernel locks on files, and waits for the owners of databases that are ending.
 
-A process that was cut off from its run goes on for some seconds and holds its
-databases. RocksDB's lock is a lock of the kernel on a file: it goes with the
-process, whatever that dies of.
+A process that was cut off from its run continues for some seconds and holds its databases.
+RocksDB's lock is a kernel lock on a file: it goes with the process, whatever the process dies of.
 """
 
 import fcntl
@@ -19,7 +18,7 @@ from walle_stream.errors import StoreLockedError
 _log = logging.getLogger(__name__)
 
 LOCKS_TIMEOUT_S: Final = 15.0
-"""Longest wait for processes that were cut off; Ray ends them within seconds."""
+"""Maximum wait for processes that were cut off; Ray ends them within seconds."""
 
 _RETRY_S: Final = 0.05
 
@@ -27,11 +26,11 @@ _RETRY_S: Final = 0.05
 def wait_for_locks(databases: Sequence[Path], timeout_s: float = LOCKS_TIMEOUT_S) -> None:
     """Wait until no other process has the databases open; blocks.
 
-    Not for databases that this process has open: looking would give up its lock. Folders that do
-    not exist are free.
+    Do not use it for databases that this process has open, as checking a lock would release it.
+    Missing folders count as free.
 
     Raises:
-        StoreLockedError: An owner did not go.
+        StoreLockedError: An owner did not end in time.
     """
     deadline_ms = monotonic_ms() + timeout_s * 1000.0
     is_told = False
@@ -54,9 +53,10 @@ def wait_for_locks(databases: Sequence[Path], timeout_s: float = LOCKS_TIMEOUT_S
 
 
 def try_lock(lock: int, kind: int = fcntl.LOCK_EX, byte: int | None = None) -> bool:
-    """Lock an open file, if nobody else has it; return whether it is locked.
+    """Lock an open file if it is free; return whether it is locked.
 
-    Only a ``byte`` of it for this process, where one is given: until it closes the file anywhere.
+    With ``byte``, lock only this byte for this process, until the process closes any handle of the
+    file.
     """
     try:
         if byte is None:
@@ -69,7 +69,7 @@ def try_lock(lock: int, kind: int = fcntl.LOCK_EX, byte: int | None = None) -> b
 
 
 def lock_within(lock: int, timeout_s: float, byte: int | None = None) -> bool:
-    """Lock an open file for oneself; return whether that was done in time. Blocks.
+    """Lock an open file exclusively; return whether that succeeded in time. Blocks.
 
     For ``byte`` see ``try_lock``.
     """
@@ -82,7 +82,7 @@ def lock_within(lock: int, timeout_s: float, byte: int | None = None) -> bool:
 
 
 def is_file(opened: int, path: Path) -> bool:
-    """Return whether an open file, or folder, is still the one at a path."""
+    """Return whether an open file or folder is still the one at a path."""
     try:
         return os.path.samestat(os.fstat(opened), path.stat())
     except FileNotFoundError:

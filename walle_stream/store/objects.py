@@ -1,4 +1,4 @@
-"""Objects as files in a folder, and the way to any store by its URL."""
+"""Objects as files in a folder, and the opening of any object store by its URL."""
 
 import os
 import shutil
@@ -27,13 +27,13 @@ _CHUNK_BYTES: Final = 2**20
 
 
 def open_objects(url: str, options: Mapping[str, Any] | None = None) -> ObjectStore:
-    """Open a folder (a path, ``file://``), or ``s3://``, ``gs://``, ``az://``; asks nobody yet.
+    """Open a folder (a path, ``file://``), or ``s3://``, ``gs://``, ``az://``; makes no request.
 
     ``options`` are obstore's own. Credentials come from the environment.
 
     Raises:
-        SpecFileError: It is no address of a store, or the extra ``cluster`` is not installed.
-        StoreError: Something is missing in the environment.
+        SpecFileError: The URL is no address of a store, or the extra ``cluster`` is not installed.
+        StoreError: A setting is missing in the environment.
     """
     try:
         reached(url)
@@ -51,10 +51,10 @@ def open_objects(url: str, options: Mapping[str, Any] | None = None) -> ObjectSt
 
 
 class FolderObjects(ObjectStore):
-    """Files of a folder that every machine reaches; names are known to all of them at once."""
+    """Files of a folder that every machine reaches, with names visible to all at once."""
 
     def __init__(self, folder: Path) -> None:
-        """Look at nothing yet; the folder is made when something is put."""
+        """Keep the folder without reading it; the first put makes it."""
         self._folder = folder
 
     @property
@@ -72,7 +72,7 @@ class FolderObjects(ObjectStore):
             new = path.with_name(f".{uuid4().hex}")
             put_file(new, content)
             try:
-                # nobody sees half of it
+                # readers never see an incomplete file
                 path.hardlink_to(new)
             except FileExistsError:
                 return False
@@ -126,6 +126,6 @@ class FolderObjects(ObjectStore):
                 raise
             raise refusal(
                 error,
-                f"{self._folder} cannot be used: {error}: give a folder with room "
-                "that every machine may write",
+                f"{self._folder} cannot be used: {error}: give a folder with free space "
+                "to which every machine may write",
             ) from error

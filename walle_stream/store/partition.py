@@ -1,11 +1,11 @@
 """The database of one partition: reads, scans and transactions.
 
-One writer process and one writing thread; readers of other processes open it
-read-only beside it and see the commits made until then.
+One process and one thread write. Readers in other processes open the database read-only beside it
+and see the commits made until then.
 
-After a failed commit (disk full) the database takes no further one: RocksDB's
-log refuses, and only opening again tells what it holds. Reads go on. ``close``
-never fails: what was committed is in the log, and the lock goes in any case.
+After a failed commit (disk full) the database takes no further commit: RocksDB's log refuses it,
+and only opening again shows the log's contents. Reads still work. ``close`` never fails: committed
+data is in the log, and the lock is released in any case.
 """
 
 import logging
@@ -47,16 +47,16 @@ type _Rows = Iterator[tuple[bytes, bytes]]
 
 
 class Tenant(Protocol):
-    """Has rows of its own in a partition's database."""
+    """Interface of an owner of rows in a partition's database."""
 
     def copied(self) -> None:
-        """Learn that the database is about to be copied for a snapshot."""
+        """Prepare for a copy of the database for a snapshot."""
 
     def kept(self) -> None:
-        """Learn that the last copy is a snapshot for good, whoever opens the partition next."""
+        """Record that the last copy is a snapshot that every later owner will find."""
 
     def leave(self) -> None:
-        """Let go: the database is about to be closed."""
+        """Release the rows: the database is about to be closed."""
 
 
 class PartitionStore(AbstractContextManager["PartitionStore"]):
@@ -71,7 +71,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         """Wrap an opened database; use ``open``."""
         self.path = path
         self.durability = durability_of(database, path, sync_ms)
-        """Which commits survive a power cut."""
+        """Tracker of the commits that survive a power cut."""
         self.is_read_only = read_only
         self._database = database
         self._map_errors = RocksErrorMap(path)
@@ -80,7 +80,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         self._scans: dict[int, list[_Rows]] = {}
         self._is_closed = False
         self.tenant: Tenant | None = None
-        """Who has a ``space`` of it."""
+        """Owner of a ``space`` of the database."""
 
     @classmethod
     def open(
@@ -94,13 +94,13 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         """Open or make a partition's database; blocks some 30 ms.
 
         Parents of its folder are made. ``read_only`` reads beside the process that writes.
-        ``sync_ms`` is how often commits are flushed (``store.durability``), ``lock_timeout_s`` how
-        long to wait for an owner that is about to let it go.
+        ``sync_ms`` is the flush interval of commits (``store.durability``). ``lock_timeout_s`` is
+        the wait for an owner that is about to release it.
 
         Raises:
             FormatVersionError: It has another layout version.
             StoreLockedError: Another process writes it.
-            StoreMissingError: Read-only, and there is none.
+            StoreMissingError: There is no database to read.
             StoreError: It cannot be opened; see ``open_rocks``.
         """
         if not read_only:
@@ -126,9 +126,9 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         return store
 
     def checkpoint(self, path: Path) -> None:
-        """Copy the database as of the last commit to a new folder; blocks some 100 ms.
+        """Copy the database at its last commit to a new folder; blocks some 100 ms.
 
-        Tables are linked, not copied: it must be on the same disk.
+        Tables are linked, not copied, so the folder must be on the same disk.
         """
         if self.tenant is not None:
             self.tenant.copied()
@@ -142,7 +142,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
     # Reading
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None when it has none."""
+        """Return the value of a key, or None."""
         with self._map_errors:
             value: bytes | None = self._database.get(key)
             return value
@@ -159,22 +159,22 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
     def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over start ≤ key < end, ascending, as of this call.
 
-        Commits made meanwhile are not seen. A scan that is still running when
-        the database is closed raises ``StoreError`` at its next rows.
+        Later commits are not visible. A scan that is still running when the database is closed
+        raises ``StoreError`` at its next rows.
         """
         items = scan_rocks(self._database, self.path, start, end)
         rows = list(islice(items, _CHUNK_ROWS))
         if len(rows) < _CHUNK_ROWS:
             return iter(rows)
-        # a live iterator keeps the database and its lock: ``close`` must get at it
+        # a live iterator keeps the database and its lock, so ``close`` must be able to drop it
         box = [items]
         self._scans[id(box)] = box
         return self._scan_on(rows, box)
 
     def skim(self, start: bytes, end: bytes, after: Callable[[bytes], bytes | None]) -> None:
-        """Look at keys start ≤ key < end, ascending, without what lies between them.
+        """Visit keys start ≤ key < end, ascending, skipping the keys in between.
 
-        ``after`` is given each key, and returns where to look on; None for no more.
+        ``after`` gets each key, and returns the next key to look for; None ends the search.
         """
         place: bytes | None = start
         with self._map_errors:
@@ -189,14 +189,14 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
     # Writing
 
     def begin(self) -> Transaction:
-        """Return a new transaction; the one before it is over.
+        """Return a new transaction; the previous one must be over.
 
         Raises:
-            TransactionStateError: The transaction before is still open.
-            StoreError: Read-only, closed, or a commit failed: open it again.
+            TransactionStateError: The previous transaction is still open.
+            StoreError: Read-only or closed, or a commit failed: open the database again.
         """
         if self.is_read_only:
-            raise StoreError(f"{self.path} was opened read-only: it takes no writes")
+            raise StoreError(f"{self.path} was opened read-only and takes no writes")
         if self._is_closed:
             raise StoreError(f"{self.path} is closed: open it again")
         self._check_failure()
@@ -208,7 +208,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         return self._transaction
 
     def write_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write rows, of which None deletes, in one write batch; transactions call it.
+        """Write rows in one write batch (None deletes a key); transactions call it.
 
         Raises:
             StoreError: Nothing was written; open the database again.
@@ -232,7 +232,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
     # Life
 
     def close(self) -> None:
-        """Drop the open transaction, release the database; may be called twice."""
+        """Drop the open transaction and release the database; may be called twice."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -248,7 +248,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
             with self._map_errors:
                 self._database.close()
         except StoreError as error:
-            _log.info("%s did not flush at its closing; nothing is lost: %s", self.path, error)
+            _log.info("%s was not flushed when it closed; nothing is lost: %s", self.path, error)
 
     def __exit__(self, *_: object) -> None:
         """Close."""
@@ -297,7 +297,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         failure = self._failure
         if failure is not None:
             raise type(failure)(
-                f"{self.path} takes no commit since one failed: open it again ({failure})"
+                f"{self.path} takes no commit after a failed one: open it again ({failure})"
             )
 
 
@@ -309,7 +309,7 @@ def _check_tables(path: Path, row: bytes) -> None:
             f"{path} has a damaged row of table versions ({error}): restore it from a copy or use "
             "a new --data-dir"
         ) from error
-    # a table that is new in this version is empty in an older one's database
+    # a table that this version adds is empty in an older database
     for table, stored in sorted(versions.items()):
         known = TABLE_VERSIONS.get(table)
         if stored != known:

@@ -1,7 +1,7 @@
-"""Which dead letters of a data directory were replayed: a file that only grows.
+"""Replayed dead letters of a data directory: a file that only grows.
 
-It stands beside the databases, not in them, since a run may have these open: whoever
-replays appends, one at a time. A line is one letter.
+It is beside the databases, as a run may have these open. Replaying processes append to it, one at a
+time. A line is one letter.
 """
 
 import os
@@ -23,28 +23,28 @@ class ReplayedLetters:
     """Marks of one data directory. Use it within ``open``."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        """Take over a file, open for reading and appending, and locked; use ``open``."""
+        """Use a locked file, open for reading and appending; use ``open``."""
         self._path = path
         self._descriptor = descriptor
 
     @classmethod
     @contextmanager
     def open(cls, data_dir: Path) -> Iterator["ReplayedLetters"]:
-        """Open the marks for one who replays.
+        """Open the marks for a replay.
 
         Raises:
-            StoreLockedError: Somebody else replays.
+            StoreLockedError: Another process is replaying.
             StoreError: The file cannot be used.
         """
         path = data_dir / REPLAYED_NAME
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreError(f"{path} cannot be opened: {error}: correct its rights") from error
+            raise StoreError(f"{path} cannot be opened: {error}: correct its mode") from error
         try:
             if not try_lock(descriptor):
                 raise StoreLockedError(
-                    f"another process replays dead letters of {data_dir}: wait for its end"
+                    f"another process is replaying dead letters of {data_dir}: wait for its end"
                 )
             sync_folder(data_dir)
             yield cls(path, descriptor)
@@ -52,12 +52,12 @@ class ReplayedLetters:
             os.close(descriptor)
 
     def read(self) -> set[str]:
-        """Return the idempotency keys of letters that were replayed.
+        """Return the idempotency keys of replayed letters.
 
         Raises:
             StoreCorruptedError: The file is damaged.
         """
-        # of one who died while he wrote: its letters are not marked
+        # a writer that died leaves an incomplete line, whose letters are not marked
         data = self._path.read_bytes()
         os.ftruncate(self._descriptor, data.rfind(b"\n") + 1)
         return _decode(self._path, data)
@@ -78,23 +78,23 @@ class ReplayedLetters:
         except OSError as error:
             kind = StoreFullError if error.errno in FULL_DISK else StoreError
             raise kind(
-                f"{self._path} cannot be written ({error}): what was replayed last is not marked, "
-                "and would be replayed again"
+                f"{self._path} cannot be written ({error}): the last replayed letters are not "
+                "marked, and would be replayed again"
             ) from error
 
 
 def read_replayed(data_dir: Path) -> set[str]:
-    """Return the idempotency keys of letters that were replayed; changes nothing.
+    """Return the idempotency keys of replayed letters; changes nothing.
 
     Raises:
         StoreCorruptedError: The file is damaged.
-        StoreError: It cannot be read.
+        StoreError: The file cannot be read.
     """
     path = data_dir / REPLAYED_NAME
     try:
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}: correct its rights") from error
+        raise StoreError(f"{path} cannot be read: {error}: correct its mode") from error
     return _decode(path, data)
 
 

@@ -1,34 +1,35 @@
-"""Snapshots of partitions in an object store: state follows its partition.
+"""Snapshots of partitions in an object store, with which state follows its partition.
 
 ::
 
     PREFIX/p-03/
-        EPOCH.owner               a claim: whoever opened the partition with this epoch
+        EPOCH.owner               a claim: an opening of the partition with this epoch
         EPOCH/COMMITS-TOKEN-NAME  files of a database, below the opening that uploaded them
-        EPOCH-COMMITS.json        a snapshot: its files with their digests; written last
-        incarnation               of the first owner's data directory; never changes
+        EPOCH-COMMITS.json        a manifest: a snapshot's files with digests; written last
+        incarnation               that of the first owner's data directory; never changes
 
-A file is told by name, size and digest: what the last manifest has is not uploaded again,
-whoever uploaded it. A manifest is created, never replaced.
+A file is identified by name, size and digest. Files of the last manifest are not uploaded again,
+even if another owner uploaded them. A manifest is created, never replaced.
 
-Why an owner that was cut off and writes on spoils nothing:
+A former owner that was cut off and continues to write does no harm:
 
-1. An opening claims an epoch, creating its name; of several one succeeds, and only where no
-   higher one is claimed. Then it lists, then it fetches: *claim, list, fetch*.
-2. A snapshot is given up if a higher claim is listed after its copy was made. So what every
-   manifest holds was committed before a later owner sent anything, and each is a place to
-   begin from: the source is read again from its offset, which gives the same features with
-   the same numbers, and the receiver drops what it has. The highest epoch's latest is taken.
-3. An owner removes behind its manifest, and only if its listing has no higher claim. It
-   keeps the newest ``keep`` manifests, two or more, with their files. Say that another one
-   claims meanwhile: he lists later, so the newest that he sees is the one just written, or a
-   later one, of which nothing was removed. The next removal sees his claim. He may reuse the
-   files of what he took: none of them was garbage.
-4. A former owner that still writes does so below a lower epoch: this is not the newest, and
-   goes with the next garbage. It may lack files then, and is passed over, as damage is.
+1. An opening claims an epoch by creating its name. Of several openings one succeeds, and only if no
+   higher epoch is claimed. Then it lists, then it fetches: *claim, list, fetch*.
+2. A snapshot is abandoned if a higher claim is listed after its copy was made. The contents of
+   every manifest were therefore committed before a later owner sent anything, and each manifest is
+   a valid start. The source is read again from its offset, which gives the same features with the
+   same numbers, and the receiver drops those that it has. The latest manifest of the highest epoch
+   is taken.
+3. An owner removes old files after writing its manifest, and only if its listing has no higher
+   claim. It keeps the newest ``keep`` manifests, two or more, with their files. Suppose that
+   another owner claims meanwhile. It lists later, so the newest manifest that it sees is the one
+   just written, or a later one, none of whose files was removed. The next removal sees its claim.
+   The new owner may reuse the files that it fetched: none of them was garbage.
+4. A former owner that still writes does so below a lower epoch. Its manifest is not the newest, and
+   is removed with the next garbage. It may then lack files, and is skipped, as a damaged one is.
 
-The argument needs a store where a name that was made is listed at once, and where creating
-refuses a name that is there: S3, Google, Azure and local file systems are such.
+The argument needs a store that lists a new name at once, and refuses to create an existing name:
+S3, Google, Azure and local file systems do so.
 """
 
 import logging
@@ -60,13 +61,13 @@ from walle_stream.store.files import place_file, put_file, refusal, sync_folder
 _log = logging.getLogger(__name__)
 
 KEPT: Final = 2
-"""Manifests that stay, at least: see above."""
+"""Minimum number of manifests to keep; see above."""
 
 ANY_EPOCH: Final = range(1, 1 << 63)
-"""Where nobody places partitions: whoever comes last is the owner."""
+"""Epochs without placement: the last claimant is the owner."""
 
 _VERSION: Final = 2
-_AT_ONCE: Final = 4  # files on their way
+_AT_ONCE: Final = 4  # concurrent transfers
 _TABLE: Final = ".sst"
 _NAMES: Final = re.compile(r"(\d{20})(?:(\.owner)|-(\d{20})\.json|/.*)")
 _PATIENCE_MS: Final = 60_000.0
@@ -76,10 +77,10 @@ _TELL_MS: Final = 3_000.0
 
 
 class SnapshotPoint(msgspec.Struct, frozen=True, order=True):
-    """How far a partition's database is: a later one has more of its history."""
+    """Progress of a partition's database: a later point has more of its history."""
 
     epoch: int
-    """Of the opening that wrote it."""
+    """Epoch of the opening that wrote it."""
     commits: int
 
 
@@ -110,8 +111,8 @@ class _Listed(msgspec.Struct, frozen=True):
 class PartitionSnapshots:
     """The snapshots of one partition. One thread at a time; every method blocks.
 
-    Every method raises ``StoreError`` where the store cannot be used. A store that does not answer
-    is asked for a minute before that, except by ``put``.
+    Every method raises ``StoreError`` if the store cannot be used. All methods but ``put`` first
+    retry an unreachable store for a minute.
     """
 
     def __init__(
@@ -122,39 +123,39 @@ class PartitionSnapshots:
         keep: int = KEPT,
         near: Path | None = None,
     ) -> None:
-        """Look at nothing yet.
+        """Keep the parameters without any request.
 
         Args:
             objects: The store.
-            folder: Of a pipeline's partitions.
-            number: The partition's.
-            keep: Manifests that stay.
+            folder: Folder of a pipeline's partitions.
+            number: The partition's number.
+            keep: Number of manifests to keep.
             near: Folder of a warm copy, see ``warm``; need not exist.
         """
         self._objects, self._folder, self._keep = objects, f"{folder}/p-{number:02d}", keep
         self._near = near
         self._digests: dict[str, str] = {}  # of this opening's tables, which never change
-        self._last: _Manifest | None = None  # what this opening fetched or put
+        self._last: _Manifest | None = None  # last manifest that this opening fetched or put
 
     @property
     def is_fetched(self) -> bool:
-        """Whether the claim that was made last was followed by a fetch."""
+        """Whether a fetch followed the last claim."""
         return self._last is not None
 
     @property
     def newest(self) -> SnapshotPoint | None:
-        """The highest epoch's latest snapshot, None where there is none."""
+        """The latest snapshot of the highest epoch, None without snapshots."""
         points = self._patiently(self._list).points
         return points[-1] if points else None
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last opening by anybody, 0 where there was none."""
+        """Epoch of the last opening by any owner, 0 without one."""
         return self._patiently(self._list).last_epoch
 
     @property
     def last_claim(self) -> bytes:
-        """What the last owner noted of its claim, see ``own``; empty where there was none."""
+        """Token in the last owner's claim, see ``own``; empty without one."""
         try:
             return self._patiently(self._content, f"{self.last_epoch:020d}.owner")
         except FileNotFoundError:
@@ -166,25 +167,25 @@ class PartitionSnapshots:
         above: int = 0,
         note: Callable[[bytes], object] = lambda _: None,
     ) -> int:
-        """Claim the partition, before it is fetched and anything is sent with the epoch.
+        """Claim the partition, before fetching it or sending anything with the epoch.
 
         Args:
-            epochs: The first of these is taken that is above all others.
-            above: One that was used, though nobody may have claimed it.
+            epochs: Allowed epochs; the first one above all existing ones is taken.
+            above: An epoch that was used, perhaps without a claim.
             note: Gets the claim before it is made.
 
         Returns:
             The epoch.
 
         Raises:
-            EpochTakenError: None of them is above all others.
+            EpochTakenError: None of the epochs is above all existing ones.
         """
         while True:
             last = max(self.last_epoch, above)
             epoch, token = max(last + 1, epochs.start), uuid4().hex.encode()
             self._expect_last(last, epochs[-1])
             note(token)
-            # a request that was repeated may be refused by its own success
+            # a repeated request may be refused because the first one succeeded
             is_own = self._patiently(self._create, f"{epoch:020d}.owner", token) == token
             if is_own and self.last_epoch == epoch:
                 self._digests, self._last = {}, None
@@ -192,18 +193,18 @@ class PartitionSnapshots:
             above = epoch
 
     def put(self, checkpoint: Path, point: SnapshotPoint) -> bool:
-        """Add a snapshot, then remove what nobody needs any more.
+        """Add a snapshot, then remove files that are no longer needed.
 
         Args:
-            checkpoint: A folder of files that nobody changes; it stays.
-            point: Of the database when the copy was made, with the epoch that was claimed.
+            checkpoint: A folder of files that do not change; it stays.
+            point: Progress of the database at the copy, with the claimed epoch.
 
         Returns:
-            Whether every later owner finds it: nobody had claimed when it was there.
+            Whether every later owner finds it: no higher claim existed after it was written.
 
         Raises:
             EpochTakenError: The partition has another owner.
-            StoreError: It was not put whole; what was there stays.
+            StoreError: The snapshot is incomplete; existing snapshots stay.
         """
         digests = self._digests  # another opening may begin meanwhile
         listed = self._list()
@@ -235,21 +236,21 @@ class PartitionSnapshots:
         return self._prune(point.epoch)
 
     def fetch(self, target: Path) -> SnapshotPoint | None:
-        """Make a database from the newest snapshot that is whole, and return where it is.
+        """Make a database from the newest complete snapshot, and return its point.
 
-        What is at the target is replaced when all has come. None where there is no snapshot.
+        An existing database at the target is replaced after the download. None without snapshots.
 
         Raises:
-            StoreCorruptedError: None is whole.
+            StoreCorruptedError: No snapshot is complete.
         """
         failed: dict[SnapshotPoint, Exception] = {}
-        # one may be replaced meanwhile, by a newer one
+        # a newer snapshot may replace one meanwhile
         while left := [p for p in self._patiently(self._list).points if p not in failed]:
             try:
                 manifest = self._patiently(self._read, left[-1])
                 self._download(manifest, target)
             except (FileNotFoundError, StoreCorruptedError) as error:
-                _log.warning("%s/%s: %s; another one is taken", self, _name(left[-1]), error)
+                _log.warning("%s/%s: %s; an older snapshot is used", self, _name(left[-1]), error)
                 failed[left[-1]] = error
             else:
                 tables = (file for file in manifest.files if file.name.endswith(_TABLE))
@@ -259,43 +260,43 @@ class PartitionSnapshots:
         if failed:
             point = max(failed)
             raise StoreCorruptedError(
-                f"no snapshot in {self} is whole, {_name(point)} is not ({failed[point]}): restore "
-                "them from a copy, or remove them all to begin anew"
+                f"no snapshot in {self} is complete, not even the newest {_name(point)} "
+                f"({failed[point]}): restore them from a copy, or remove them all to start empty"
             ) from failed[point]
         return None
 
     def warm(self) -> None:
-        """Fetch the files of the newest snapshot that are not near yet, and drop others.
+        """Fetch the missing files of the newest snapshot to the warm copy, and drop others.
 
-        Files are named by their digests. Nothing is claimed; whoever opens the partition here
+        Files are named by their digests. Nothing is claimed; an opening of the partition here then
         has little to fetch.
 
         Raises:
-            StoreError: They cannot be fetched or written; what came is kept.
+            StoreError: Files cannot be fetched or written; fetched files are kept.
         """
         points = self._list().points
         if self._near is not None and points:
             self._renew(self._near, points[-1])
 
     def forget_warm(self) -> None:
-        """Remove what is near: the partition is here, or will not be."""
+        """Remove the warm copy: the partition is here, or will not come."""
         if self._near is not None:
             shutil.rmtree(self._near, ignore_errors=True)
 
     def incarnation(self, own: str) -> str:
-        """Return whose devices the partition's are: what its first owner said.
+        """Return the incarnation of the partition's devices, which its first owner set.
 
-        An owner that dies before its first snapshot leaves nothing but what it sent. Who
-        begins anew behind it makes the same features with the same numbers, and they must
-        not count as another's.
+        An owner that dies before its first snapshot leaves only the frames that it sent. The next
+        owner starts empty and makes the same features with the same numbers, which must not count
+        as those of other devices.
 
         Args:
-            own: Of this machine's data directory; kept if nobody was here before.
+            own: Incarnation of this machine's data directory; stored if there is none yet.
         """
         return self._patiently(self._create, "incarnation", own.encode()).decode()
 
     def __str__(self) -> str:
-        """Return where they are."""
+        """Return the place of the snapshots."""
         return f"{self._objects.place}/{self._folder}"
 
     # Inside
@@ -314,7 +315,7 @@ class PartitionSnapshots:
         return _Listed(max(claims, default=0), sorted(points), sizes, epochs)
 
     def _create(self, name: str, content: bytes) -> bytes:
-        """Return what has the name now."""
+        """Create an object, and return the present content of the name."""
         if self._objects.create(f"{self._folder}/{name}", content):
             return content
         try:
@@ -339,7 +340,7 @@ class PartitionSnapshots:
             Path(each.name).name != each.name for each in manifest.files
         ):
             raise StoreCorruptedError(
-                f"{self}/{_name(point)} is damaged: it is of another database"
+                f"{self}/{_name(point)} is damaged: it belongs to another database"
             )
         return manifest
 
@@ -389,7 +390,7 @@ class PartitionSnapshots:
         near = None if self._near is None else self._near / file.digest
         if near is not None and near.exists() and _digest(near, {}) == file.digest:
             if file.name.endswith(_TABLE):
-                os.link(near, target)  # it never changes, so that both may be one file
+                os.link(near, target)  # tables never change, so both names may share one file
             else:
                 put_file(target, near.read_bytes())
             progress.add(file.size)
@@ -406,7 +407,7 @@ class PartitionSnapshots:
             opened.flush()
             os.fsync(opened.fileno())
         if digest.hexdigest() != file.digest:
-            raise StoreCorruptedError(f"{self}/{file.stored} was altered: its digest is another")
+            raise StoreCorruptedError(f"{self}/{file.stored} was changed: its digest differs")
 
     def _renew(self, near: Path, newest: SnapshotPoint) -> None:
         try:
@@ -422,7 +423,7 @@ class PartitionSnapshots:
             for name in there - files.keys():
                 (near / name).unlink(missing_ok=True)
         except FileNotFoundError:
-            return  # it was replaced meanwhile, by a newer one
+            return  # a newer snapshot replaced it meanwhile
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
@@ -437,7 +438,7 @@ class PartitionSnapshots:
                 if monotonic_ms() - began_ms > _PATIENCE_MS:
                     raise
                 if wait_s == _FIRST_WAIT_S:
-                    _log.warning("%s: it is waited for", error)
+                    _log.warning("%s: retrying", error)
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
@@ -463,7 +464,7 @@ class _Progress:
             self._done += count
             if monotonic_ms() - self._told_ms > _TELL_MS:
                 self._told_ms, sizes = monotonic_ms(), (self._done >> 20, self._size >> 20)
-                _log.warning("%s: %d of %d MB are here", self._place, *sizes)
+                _log.warning("%s: %d of %d MB are downloaded", self._place, *sizes)
 
 
 def _digest(path: Path, digests: dict[str, str]) -> str:
@@ -477,7 +478,7 @@ def _digest(path: Path, digests: dict[str, str]) -> str:
 
 
 def _at_once(work: Callable[[_File], None], files: Sequence[_File]) -> None:
-    # the largest first; the first failure ends the rest
+    # the largest files first; the first failure ends the rest
     with ThreadPoolExecutor(_AT_ONCE, "walle-snapshot") as threads:
         list(threads.map(work, sorted(files, key=lambda file: -file.size)))
 

@@ -1,6 +1,6 @@
-"""Shares the rows of a partition's database out among it and new partitions'.
+"""Split of a partition's database into itself and those of new partitions.
 
-The new databases are whole, or worth nothing: who makes them looks at them when all is done.
+The new databases are valid only as a whole: their maker uses them when all is done.
 """
 
 import shutil
@@ -20,7 +20,7 @@ from walle_stream.store.rocks import RocksErrorMap, open_rocks, scan_rocks
 _ROWS: Final = 2_000
 
 type Route = Callable[[bytes, bytes], Iterable[int]]
-"""Returns which of the new databases get a row, by key and value."""
+"""Returns the numbers of the new databases that get a row, by key and value."""
 
 
 def split_database(
@@ -29,13 +29,13 @@ def split_database(
     route: Route,
     last_rows: Callable[[int], Mapping[bytes, bytes]],
 ) -> None:
-    """Make databases of the rows of a closed one, which stays as it is; blocks.
+    """Make databases of the rows of a closed one, which stays unchanged; blocks.
 
-    What is at a target is removed. ``last_rows`` gives a target's rows beside those, and is asked
-    when all were shared out.
+    Existing files at a target are removed. ``last_rows`` returns a target's additional rows, and is
+    called after all rows were copied.
 
     Raises:
-        StoreError: The source cannot be read, or a target not be written.
+        StoreError: The source cannot be read, or a target cannot be written.
     """
     with ExitStack() as stack:
         old = open_rocks(source, read_only=True)
@@ -70,9 +70,9 @@ def split_database(
 def placed(
     home: Callable[[str], int], targets: Mapping[int, Path], source: Path
 ) -> Callable[[str], int]:
-    """Return ``home`` for devices whose rows come one after another, which must be a target.
+    """Return ``home`` with a check that the result is a target; it expects rows sorted by device.
 
-    What it returns raises ``StoreError`` for a device that belongs to another partition.
+    The returned function raises ``StoreError`` for a device that belongs to another partition.
     """
 
     @lru_cache(1)
@@ -82,7 +82,7 @@ def placed(
             raise StoreError(
                 f"{source} has device {device_id!r}, which belongs to partition {number}: its "
                 "records were not placed by Kafka's own partitioner (murmur2 of the key), so "
-                "nobody knows where the topic has it from now on"
+                "its new partition in the topic is unknown"
             )
         return number
 

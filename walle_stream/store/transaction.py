@@ -1,12 +1,11 @@
-"""A transaction: what is written together becomes visible and durable together.
+"""A transaction: writes that become visible and durable together.
 
-Rows are collected in memory (the last write of a key counts) and become ONE
-write batch at ``commit``: after a death at any moment the store holds all of
-them or none. Reads through the transaction see its own writes over the store.
+Rows are collected in memory (the last write of a key counts) and become ONE write batch at
+``commit``. After a crash at any moment the store has all of them or none. Reads through the
+transaction see its own writes before those of the store.
 
-A commit that fails ends the transaction and the store's writing: whether the
-batch reached the log is known only after the store was opened again (the
-offset in it tells), so nothing may be written behind it before that.
+A failed commit ends the transaction and all writes to the store. Only opening the store again shows
+whether the batch reached the log (by the offset in it). No write may follow before that.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from walle_stream.faults import crash_point
 
 
 class TransactionState(Enum):
-    """Where a transaction stands."""
+    """State of a transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -26,7 +25,7 @@ class TransactionState(Enum):
 
 
 class RowStore(Protocol):
-    """What a transaction needs of the store below it; one thread."""
+    """Interface of the store below a transaction; one thread."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the committed value of a key."""
@@ -36,23 +35,23 @@ class RowStore(Protocol):
 
 
 class Participant(Protocol):
-    """What keeps rows in front of a transaction: a buffering table."""
+    """Interface of a buffer in front of a transaction: a buffering table."""
 
     def flush(self) -> None:
-        """Put the rows into the transaction; before its write batch is made."""
+        """Put the rows into the transaction, before its write batch is made."""
 
     def mark_committed(self) -> None:
-        """Learn that the rows are in the store."""
+        """Record that the rows are in the store."""
 
     def discard(self) -> None:
         """Forget the rows: the transaction was dropped."""
 
 
 class Transaction:
-    """Collects writes for ONE write batch. Used by one thread, once.
+    """Collector of writes for ONE write batch. Used by one thread, once.
 
-    As a context manager it commits, or drops when the block raises. When it is over, every method
-    but ``drop`` raises ``TransactionStateError``.
+    As a context manager it commits, or drops if the block raises. Afterwards every method but
+    ``drop`` raises ``TransactionStateError``.
     """
 
     __slots__ = ("_participants", "_rows", "_store", "state")
@@ -77,13 +76,13 @@ class Transaction:
         self._rows[key] = None
 
     def put_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write many rows at once, of which None deletes; one call instead of one per row."""
+        """Write many rows in one call; None deletes a key."""
         if self.state is not TransactionState.OPEN:
             raise self._over("put_rows")
         self._rows.update(rows)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a key's value as last written, committed or not."""
+        """Return a key's last written value, committed or not."""
         if self.state is not TransactionState.OPEN:
             raise self._over("get")
         rows = self._rows
@@ -97,11 +96,11 @@ class Transaction:
             self._participants.append(participant)
 
     def commit(self) -> None:
-        """Write everything in one write batch; blocks.
+        """Write all rows in one write batch; blocks.
 
         Raises:
-            StoreError: It was refused as a whole (disk full, damaged); open
-                the store again, then see how far it is.
+            StoreError: The batch was refused as a whole (disk full, damaged); open the store again,
+                then check its progress.
             TransactionStateError: The transaction is over.
         """
         if self.state is not TransactionState.OPEN:
@@ -122,7 +121,7 @@ class Transaction:
         self._rows = {}
 
     def drop(self) -> None:
-        """Forget everything; after the end this does nothing."""
+        """Forget all rows; does nothing after the end."""
         if self.state is TransactionState.OPEN:
             self.state = TransactionState.DROPPED
             self._rows = {}
@@ -131,15 +130,15 @@ class Transaction:
 
     @property
     def row_count(self) -> int:
-        """How many rows the write batch has so far."""
+        """Number of rows in the write batch so far."""
         return len(self._rows)
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return the transaction."""
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Commit, or drop when the block raised."""
+        """Commit, or drop if the block raised."""
         if kind is not None:
             self.drop()
         elif self.state is TransactionState.OPEN:

@@ -1,4 +1,4 @@
-"""Warm copies: the newest snapshots of partitions that this node may get, on its disk already."""
+"""Warm copies: local copies of the newest snapshots of partitions that may move to this node."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -11,12 +11,12 @@ _log = logging.getLogger(__name__)
 
 
 class WarmCopies:
-    """Keeps warm copies up to date, in a thread of its own. Any thread may call."""
+    """Updater of warm copies, in a thread of its own. Any thread may call."""
 
     def __init__(
         self, snapshots_of: Callable[[int], PartitionSnapshots | None], every_ms: float
     ) -> None:
-        """Begin without any; each is looked at again after ``every_ms``."""
+        """Begin without copies; each is checked again after ``every_ms``."""
         self._snapshots_of = snapshots_of
         self._every_s = every_ms / 1000.0
         self._condition = Condition()
@@ -28,7 +28,7 @@ class WarmCopies:
 
     @property
     def warm(self) -> frozenset[int]:
-        """Partitions whose copy was the newest when it was looked at last."""
+        """Partitions whose copy was the newest at its last check."""
         return self._warm
 
     def keep(self, numbers: Collection[int]) -> None:
@@ -38,7 +38,7 @@ class WarmCopies:
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Keep none any more; what is on the disk stays for the next owner."""
+        """Stop updating; files on the disk stay for the next owner."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
@@ -66,6 +66,6 @@ class WarmCopies:
             if snapshots is not None:
                 snapshots.warm()
         except StoreError as error:
-            _log.warning("the warm copy of partition %d is not renewed: %s", number, error)
+            _log.warning("the warm copy of partition %d is not updated: %s", number, error)
         else:
             self._warm |= {number}

@@ -152,7 +152,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(pipeline, tmp_path):
 def test_a_source_that_is_no_file_in_one_piece_is_refused(pipeline, overrides, monkeypatch):
     make(pipeline)
     monkeypatch.chdir(pipeline.parent)
-    with pytest.raises(SpecFileError, match="no file in one piece"):
+    with pytest.raises(SpecFileError, match="no single file"):
         make(pipeline, *overrides)
 
 

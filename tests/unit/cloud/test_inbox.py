@@ -96,7 +96,7 @@ def test_a_file_that_is_none_of_ours_is_put_aside(folder, tables, caplog):
     put(folder, DownlinkEnvelope("a", "k", b"1", "s", 1))
     opened(folder, tables).step()
     assert [each.number for each in down(tables, 1)] == [1]
-    assert "holds no messages" in caplog.text
+    assert "has no valid messages" in caplog.text
     assert (folder / ".refused-0").exists()
     assert {path.name for path in (folder / "shared").iterdir()} == {".refused-01-0", "foreign"}
 

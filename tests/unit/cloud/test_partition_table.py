@@ -76,7 +76,7 @@ def test_a_device_has_so_many_incarnations(table):
     made = [stretch(record("d", 1), incarnation=f"{each:016x}") for each in range(INCARNATIONS_MAX)]
     assert table.take(made, b"", 1) == []
     [problem] = table.take([stretch(record("d", 1), incarnation="f" * 16)], b"", 2)
-    assert "one more than the 1000 of a device" in problem
+    assert "exceeds the limit of 1000 per device" in problem
     assert table.take([stretch(record("d", 2), incarnation=f"{0:016x}")], b"", 3) == []
     assert table.stats.features == INCARNATIONS_MAX + 1
 

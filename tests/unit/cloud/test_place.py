@@ -11,7 +11,7 @@ def test_a_data_dir_is_one_worker_s(tmp_path):
     with own_data_dir(tmp_path / "a" / "b") as path:
         assert path.is_dir()
         with (
-            pytest.raises(StoreLockedError, match="of another worker that runs"),
+            pytest.raises(StoreLockedError, match="of another running worker"),
             own_data_dir(path, wait_s=0),
         ):
             pass

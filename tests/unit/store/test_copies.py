@@ -52,7 +52,7 @@ def test_waits_grow_while_snapshots_fail(tmp_path, clock, caplog):
         made.committed(tmp_path / "db", lambda path: path.mkdir(), SnapshotPoint(1, 500))
         made._upload.result()
     assert (snapshots.points, made.failures) == ([500], 0)
-    assert [record.message[:20] for record in caplog.records][:1] == ["a snapshot fails, an"]
+    assert [record.message[:20] for record in caplog.records][:1] == ["a snapshot failed, a"]
     assert len(caplog.records) == 2
 
 

@@ -28,7 +28,7 @@ def test_half_a_line_is_no_mark_and_goes(tmp_path):
 def test_only_one_replays_at_a_time(tmp_path):
     with (
         ReplayedLetters.open(tmp_path),
-        pytest.raises(StoreLockedError, match="another process replays"),
+        pytest.raises(StoreLockedError, match="another process is replaying"),
         ReplayedLetters.open(tmp_path),
     ):
         pass

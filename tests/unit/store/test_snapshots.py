@@ -200,7 +200,7 @@ def test_damage_is_named_and_what_is_there_stays(objects, owner, tmp_path):
     table = min((tmp_path / "shared").rglob("*.sst"))
     content = table.read_bytes()
     table.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(StoreCorruptedError, match="was altered"):
+    with pytest.raises(StoreCorruptedError, match="was changed"):
         owner(0).fetch(tmp_path / "b")
     table.unlink()
     with pytest.raises(StoreCorruptedError, match="No such file"):
@@ -236,7 +236,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(owner, tmp_path):
     (tmp_path / "shared").write_text("a file")
     made = owner(0)
     for call in (made.own, lambda: made.incarnation("a" * 16)):
-        with pytest.raises(StoreError, match="a folder with room that every machine may write"):
+        with pytest.raises(StoreError, match="a folder with free space to which every machine"):
             call()
 
 
@@ -264,7 +264,7 @@ def test_an_opening_waits_for_a_store_that_is_away(objects, owner, tmp_path, mon
     waits.clear()
     made.fetch(tmp_path / "b")
     assert waits[:3] == [0.5, 1.0, 2.0]
-    assert [record.message for record in caplog.records] == ["nobody answers: it is waited for"] * 2
+    assert [record.message for record in caplog.records] == ["nobody answers: retrying"] * 2
     monkeypatch.setattr(snapshots, "_PATIENCE_MS", -1.0)
     objects.failing = {"create"}
     with pytest.raises(StoreUnreachableError):
@@ -276,7 +276,7 @@ def test_a_restore_says_how_far_it_is(owner, tmp_path, monkeypatch, caplog):
     put(owner(1), tmp_path / "a", 1, 1)
     monkeypatch.setattr(snapshots, "_TELL_MS", 0.0)
     owner(0).fetch(tmp_path / "b")
-    assert f"{tmp_path}/shared/shop/p-03: 4 of 4 MB are here" in caplog.messages
+    assert f"{tmp_path}/shared/shop/p-03: 4 of 4 MB are downloaded" in caplog.messages
 
 
 @pytest.mark.parametrize(

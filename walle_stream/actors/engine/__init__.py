@@ -1,9 +1,9 @@
-"""Models that are computed in other processes of a Ray cluster.
+"""Models that other processes of a Ray cluster run.
 
-In: a model's name and tensors, of a host (``pool``). Out: tensors, or the one error that
-says whether the model or the cluster failed. ``line`` chooses an actor, ``worker`` is what one
-of them runs, ``gate`` lets as many compute as fit, ``actors`` is the driver's side.
+Input: a model's name and tensors, from a host (``pool``). Output: tensors, or an error that tells
+whether the model or the cluster failed. ``line`` chooses an actor. ``worker`` is the code of an
+actor. ``gate`` limits the concurrent runs of an actor. ``actors`` is the driver's side.
 
-The room never computes a tensor (``walle_stream.engine``), and never tells a script of a
-fault of the cluster.
+The package never computes a tensor (``walle_stream.engine``), and never reports a fault of the
+cluster to a script.
 """

@@ -1,6 +1,6 @@
-"""The engine actors as the driver has them: made, waited for, ended.
+"""The driver's view of the engine actors: it starts, awaits and ends them.
 
-They are no detached actors: whatever becomes of the driver, they end with its job.
+They are not detached: they end with the driver's job, whatever becomes of the driver.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from walle_stream.errors import ClusterError, WalleError
 from walle_stream.spec.engine import EngineSpec
 
 _LOOK_S: Final = 0.2
-_SPARE_THREADS: Final = 2  # for hello, of the driver and of hosts that look after it
+_SPARE_THREADS: Final = 2  # for ``hello`` calls, of the driver and of hosts that watch the actor
 
 
 class EngineActors:
@@ -30,9 +30,10 @@ class EngineActors:
         hosts: int,
         describe: Callable[[], Any],
     ) -> None:
-        """Put each model into the object store, once, and start the actors; does not wait.
+        """Put each model into the object store, once, and start the actors; never waits.
 
-        ``hosts`` counts the processes that call them. ``describe`` is as in ``EngineWorker``.
+        ``hosts`` is the number of processes that call them. ``describe`` is that of
+        ``EngineWorker``.
 
         Raises:
             ClusterError: The object store cannot keep the models.
@@ -40,7 +41,7 @@ class EngineActors:
         self._ray = ray
         self._spec = spec
         try:
-            # processes that are started again read them anew: they are kept here
+            # references kept here, as restarted processes read the models again
             self._kept = {name: ray.put(blueprint) for name, blueprint in blueprints.items()}
         except ray.exceptions.RayError as error:
             raise ClusterError(
@@ -51,10 +52,10 @@ class EngineActors:
             num_cpus=spec.cpus,
             num_gpus=spec.gpus,
             max_restarts=-1,
-            max_task_retries=0,  # hosts try again, elsewhere
+            max_task_retries=0,  # hosts retry on another actor
             max_concurrency=hosts * spec.in_flight + _SPARE_THREADS,
         )
-        # not the models: Ray prints a warning on stderr where a constructor is given references
+        # without the models: Ray prints a warning for a constructor with references
         self._actors = [remote.remote(spec.in_flight, describe) for _ in range(spec.actors)]
         self._began_ms = monotonic_ms()
         self._calls = {
@@ -65,7 +66,7 @@ class EngineActors:
 
     @property
     def handles(self) -> EngineHandles:
-        """What hosts need."""
+        """References that hosts need for calls."""
         return EngineHandles(tuple(self._actors), self._kept, self._spec.in_flight)
 
     def await_ready(
@@ -76,12 +77,13 @@ class EngineActors:
     ) -> None:
         """Wait until every actor has its models; blocks.
 
-        ``check`` refuses an actor by its name and what it says of itself. ``is_stopped`` is asked
-        several times a second. The timeout counts from the start.
+        ``check`` gets an actor's name and description, and refuses a wrong one. ``is_stopped`` is
+        called several times a second. The timeout counts from the start.
 
         Raises:
-            ClusterError: There is no room for one, or it is not like this process.
-            EngineError: A model cannot be had there.
+            ClusterError: The cluster has no room for an actor, or its versions differ from this
+                process.
+            EngineError: An actor cannot build a model.
         """
         while self._calls and not is_stopped():
             ready, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=_LOOK_S)
@@ -93,7 +95,7 @@ class EngineActors:
                 raise self._no_room(timeout_ms)
 
     def close(self) -> None:
-        """End the actors at once; a cluster that is gone has done so. May be called twice."""
+        """End the actors at once; ignores a cluster that is gone. May be called twice."""
         for actor in self._actors:
             with suppress(Exception):
                 self._ray.kill(actor, no_restart=True)
@@ -123,5 +125,5 @@ class EngineActors:
         return ClusterError(
             f"the Ray cluster started no process for engine actors {numbers} of {spec.actors}, "
             f"each with {spec.cpus:g} CPUs{gpus}, in {timeout_ms / 1000.0:g} s: it has no room; "
-            "look at `ray status`, or lower spec.engine.actors, cpus or gpus"
+            "check `ray status`, or lower spec.engine.actors, cpus or gpus"
         )

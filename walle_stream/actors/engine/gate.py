@@ -1,8 +1,7 @@
-"""Who computes in an engine actor: a bounded number at a time, a suspect alone.
+"""Admission to an engine actor: a limited number of requests, or one suspect alone.
 
-A request that was in an actor when its process ended may be why. It is tried again
-with nothing beside it, so that what it ends is itself alone: others in the same
-process would look as guilty.
+A request that was in an actor when its process ended may be the cause. It is retried alone, so that
+another crash affects no other request: requests in the same process would look as guilty.
 """
 
 import threading
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 LEASE_S: Final = 30.0
-"""How long an actor is kept free for a request that does not come: its host died."""
+"""Time for which an actor is reserved for a request that may never come, if its host died."""
 
 
 class _Waiter:
@@ -25,7 +24,7 @@ class Gate:
     """First come, first served. Thread-safe."""
 
     def __init__(self, limit: int, lease_s: float = LEASE_S) -> None:
-        """Let ``limit`` (≥ 1) in at a time; a lease bounds how long a reservation waits."""
+        """Admit ``limit`` (≥ 1) requests at a time; a reservation lasts for ``lease_s`` at most."""
         self._limit = limit
         self._lease_s = lease_s
         self._lock = threading.Lock()
@@ -35,17 +34,17 @@ class Gate:
         self._timer: threading.Timer | None = None
 
     def reserve(self, ticket: str) -> None:
-        """Wait until nobody is inside, and let nobody in but the ticket's owner; blocks.
+        """Wait until the gate is empty, then admit only the ticket's owner; blocks.
 
-        The ticket is a name that nobody else has, not empty.
+        The ticket is a unique name, not empty.
         """
         self._wait(_Waiter(ticket))
 
     @contextmanager
     def inside(self, ticket: str = "") -> Iterator[bool]:
-        """Be inside for as long as a block takes; waits in line, without a ticket.
+        """Hold a place during a block; without a ticket, wait in line for it.
 
-        A ticket's reservation ends with the block. Yields False where it was over before.
+        A ticket's reservation ends with the block. Yields False if the reservation had expired.
         """
         if ticket:
             with self._lock:

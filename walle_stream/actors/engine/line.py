@@ -1,7 +1,7 @@
-"""Which engine actor a request goes to: the least loaded of those that are up.
+"""Choice of an engine actor for a request: the least loaded of the running ones.
 
-An actor has at most a fixed number of requests of this process; who finds all of them busy
-waits in line, and is served in the order of coming. No thread of its own, no Ray.
+An actor has at most a fixed number of requests of this process. Further requests wait in line, in
+order of arrival. The module has no thread and does not use Ray.
 """
 
 import threading
@@ -20,12 +20,12 @@ class _Waiter:
 
 
 class EngineLine:
-    """Origins at actors, and who waits for one. Thread-safe."""
+    """Places at actors, and the requests that wait for one. Thread-safe."""
 
     def __init__(self, count: int, limit: int, first: int = 0) -> None:
         """Begin with all actors up and idle; an actor takes at most ``limit`` requests (≥ 1).
 
-        ``first`` is chosen first among equals: another one for each process that shares them.
+        ``first`` is preferred among equal actors; each process that shares them passes another one.
         """
         self._lock = threading.Lock()
         self._limit = limit
@@ -37,10 +37,10 @@ class EngineLine:
         self._end: WalleError | None = None
 
     def reserve(self) -> int:
-        """Return an actor that has a place, until ``give``; blocks until there is one.
+        """Return an actor with a free place, held until ``give``; blocks until there is one.
 
         Raises:
-            WalleError: What ``end`` was told, or ``lose`` of the last actor.
+            WalleError: The error given to ``end``, or to ``lose`` for the last actor.
         """
         waiter = _Waiter()
         with self._lock:
@@ -52,15 +52,15 @@ class EngineLine:
         return waiter.index
 
     def give(self, index: int) -> None:
-        """Give a place back."""
+        """Release a place."""
         with self._lock:
             self._loads[index] -= 1
             self._serve()
 
     def is_first_down(self, index: int) -> bool:
-        """Choose an actor, whose process ended, no more until it is up.
+        """Stop choosing an actor whose process ended, until ``up``.
 
-        Returns whether it was up as far as was known: nobody looks after it yet.
+        Returns whether the actor counted as running until now, so that the caller must watch it.
         """
         with self._lock:
             was_up, self._is_up[index] = self._is_up[index], False
@@ -74,32 +74,32 @@ class EngineLine:
             self._serve()
 
     def lose(self, index: int, why: WalleError) -> None:
-        """Wait no more for an actor; where all are lost nobody waits any more."""
+        """Give up an actor; if all are lost, end every wait."""
         with self._lock:
             self._lost[index] = why
             self._serve()
 
     def end(self, why: WalleError) -> None:
-        """Let nobody wait any more: ``reserve`` raises the error from now on."""
+        """End every wait: ``reserve`` raises the error from now on."""
         with self._lock:
             self._end = why
             self._serve()
 
     @property
     def loads(self) -> list[int]:
-        """Requests at each actor."""
+        """Number of requests at each actor."""
         with self._lock:
             return [*self._loads]
 
     @property
     def waiting_count(self) -> int:
-        """Requests without an actor."""
+        """Number of requests without an actor."""
         with self._lock:
             return len(self._waiting)
 
     def _error(self) -> WalleError:
         with self._lock:
-            # a new object for each thread: a traceback is one's own
+            # a new object for each thread, as each needs its own traceback
             error = self._end or next(reversed(self._lost.values()))
             return type(error)(error.message)
 

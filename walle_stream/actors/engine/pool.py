@@ -1,9 +1,8 @@
-"""The pool of engine actors as a host has it: models that are run somewhere in Ray.
+"""A host's pool of engine actors: models that run somewhere in Ray.
 
-The driver makes the actors (``actors``), every host calls them. A request's
-inputs are put into the object store once and go by reference; its outputs come back
-the same way. An actor whose process ends is started again by Ray; what it had in
-hand goes to another one.
+The driver makes the actors (``actors``); every host calls them. A request's inputs go into the
+object store once and travel by reference; its outputs return the same way. Ray restarts an actor
+whose process ends; its requests go to another actor.
 """
 
 import logging
@@ -20,23 +19,23 @@ from walle_stream.errors import ClusterError, EngineError
 _log = logging.getLogger(__name__)
 
 DEATHS_MAX: Final = 3
-"""Actors that one request may end; it is not tried again then."""
+"""Number of actors that one request may end before it is given up."""
 
 LOST_AFTER_MS: Final = 120_000.0
-"""How long an actor whose process ended is waited for, when no other one is up."""
+"""Maximum wait for an actor whose process ended, when no other actor is up."""
 
 _LOOK_S: Final = 1.0
 
 
 class EngineHandles(NamedTuple):
-    """What a host needs to call the actors; travels to it."""
+    """References that a host needs to call the actors; sent to each host."""
 
     actors: tuple[Any, ...]
     """Ray's handles of ``EngineWorker``."""
     models: Mapping[str, Any]
-    """By name, the reference to a ``ModelBlueprint`` in the object store."""
+    """References to the ``ModelBlueprint`` objects in the object store, by model name."""
     in_flight: int
-    """Most requests of one host at an actor, and most that an actor computes at a time."""
+    """Maximum requests of one host at an actor, and maximum concurrent runs of an actor."""
 
 
 class EnginePool:
@@ -50,9 +49,9 @@ class EnginePool:
         first: int = 0,
         lost_after_ms: float = LOST_AFTER_MS,
     ) -> None:
-        """Take over actors, which others may call as well; waits for nothing.
+        """Use actors that other hosts may call as well; never waits.
 
-        ``first`` is chosen first among equals.
+        ``first`` is preferred among equal actors.
         """
         self._ray = ray
         self._actors = handles.actors
@@ -68,15 +67,15 @@ class EnginePool:
         return {name: PooledModel(self, name) for name in self._references}
 
     def run(self, name: str, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run a model in one of the actors; blocks, first for a place at one.
+        """Run a model in one of the actors; blocks, first for a place at an actor.
 
-        Inputs go by position and are borrowed until return. The outputs, in order, are the caller's
-        own.
+        Inputs go by position and are borrowed until return. The outputs, in order, belong to the
+        caller.
 
         Raises:
-            EngineError: What the model raised, or the request has ended three actors;
-                or the pool is closed.
-            ClusterError: No actor is up, and none comes up again.
+            EngineError: The model raised it, the request has ended three actors, or the pool is
+                closed.
+            ClusterError: No actor is up, and none restarts.
         """
         ended: list[int] = []
         request = None
@@ -84,37 +83,37 @@ class EnginePool:
             index = self._line.reserve()
             try:
                 if request is None:
-                    request = self._put(name, inputs)  # once there is a place: memory is bounded
+                    request = self._put(name, inputs)  # after a place is free, to limit memory
                 outputs = self._ask(index, name, request, ended)
             finally:
                 self._line.give(index)
             if outputs is not None:
-                # the store's memory is read-only, and free again only when nobody looks at it
+                # the store's memory is read-only, and is freed only when no array refers to it
                 return tuple(output.copy() for output in outputs)
             if len(ended) == DEATHS_MAX:
                 actors = ", ".join(map(str, ended))
                 raise EngineError(
                     f"model {name!r}: the processes of engine actors {actors} ended one after the "
-                    "other while they ran this request, at last with nothing beside it: it needs "
-                    "more memory than there is, or crashes its process; give it smaller inputs, or "
-                    "try the model with `walle engine run`"
+                    "other while they ran this request, the last time alone. The request needs too "
+                    "much memory, or crashes its process: give it smaller inputs, or try the model "
+                    "with `walle engine run`"
                 )
 
     def close(self) -> None:
-        """Let nobody wait any more; the actors are the driver's. May be called twice."""
+        """End every wait; the actors belong to the driver. May be called twice."""
         self._is_closed.set()
         self._line.end(EngineError("the pool of engine actors is closed: its host is ending"))
         for thread in self._watchers:
-            thread.join(2 * _LOOK_S)  # Ray that ends meanwhile would end it with an exception
+            thread.join(2 * _LOOK_S)  # a thread that outlives Ray would end with an exception
 
     @property
     def loads(self) -> list[int]:
-        """Requests of this process at each actor, at the moment."""
+        """Number of current requests of this process at each actor."""
         return self._line.loads
 
     @property
     def waiting_count(self) -> int:
-        """Requests of this process that wait for an actor, at the moment."""
+        """Number of requests of this process that wait for an actor now."""
         return self._line.waiting_count
 
     def _put(self, name: str, inputs: tuple[Any, ...]) -> Any:
@@ -127,13 +126,13 @@ class EnginePool:
             ) from error
 
     def _ask(self, index: int, name: str, request: Any, ended: list[int]) -> tuple[Any, ...] | None:
-        # None: again, somewhere else or here
+        # None: retry, on this actor or another one
         ray, actor, errors = self._ray, self._actors[index], self._ray.exceptions
         model = name, self._references[name]
         ticket, is_running = "", False
         try:
             if ended:
-                # it may be what ends them: nobody else shall be there
+                # the request may be the cause of the crashes and must run alone
                 ticket = uuid.uuid4().hex
                 ray.get(actor.reserve.remote(ticket))
             is_running = True
@@ -142,7 +141,7 @@ class EnginePool:
             if is_running:
                 ended.append(index)
             _log.warning(
-                "engine actor %d ended with a request for model %r, which goes on elsewhere: %s",
+                "engine actor %d ended during a request for model %r, which is retried: %s",
                 index,
                 name,
                 last_line(error),
@@ -170,7 +169,7 @@ class EnginePool:
         )
 
     def _watch(self, index: int) -> None:
-        # the call waits in Ray until the process is there again
+        # the call waits in Ray until the process has restarted
         began_ms = monotonic_ms()
         try:
             call = self._actors[index].hello.options(max_task_retries=-1).remote(self._references)
@@ -182,7 +181,7 @@ class EnginePool:
                     return
                 if monotonic_ms() - began_ms > self._lost_after_ms:
                     self._line.lose(index, _gone(index, "the cluster starts no process for it"))
-        except Exception as error:  # noqa: BLE001 - whatever it is, this actor does not come back
+        except Exception as error:  # noqa: BLE001 - any error means that it is lost
             self._line.lose(index, _gone(index, last_line(error)))
 
 
@@ -190,15 +189,15 @@ class PooledModel:
     """A model in the engine actors: a ``ModelRunner``."""
 
     def __init__(self, pool: EnginePool, name: str) -> None:
-        """Take over; the pool stays the caller's to close."""
+        """Use a pool, which the caller closes."""
         self._pool: EnginePool | None = pool
         self._name = name
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Run it; see ``EnginePool.run``.
+        """Run the model; see ``EnginePool.run``.
 
         Raises:
-            EngineError: As there, or it was closed.
+            EngineError: See ``EnginePool.run``; or the model is closed.
         """
         pool = self._pool
         if pool is None:
@@ -212,6 +211,6 @@ class PooledModel:
 
 def _gone(index: int, why: str) -> ClusterError:
     return ClusterError(
-        f"no engine actor is left, the last one is {index}: {why}; look at `ray status`, then run "
+        f"no engine actor is left, the last one was {index}: {why}; check `ray status`, then run "
         "the same command"
     )

@@ -1,4 +1,4 @@
-"""What errors of Ray mean. Ray itself is handed in: nothing here imports it."""
+"""Interpretation of Ray's errors. The caller passes Ray in: this module does not import it."""
 
 from typing import Any, Final
 
@@ -6,12 +6,12 @@ _LINE_MAX: Final = 300
 
 
 def last_line(error: BaseException) -> str:
-    """Return what an error of Ray says in the end; above are pages of its own."""
+    """Return the last line of an error of Ray; Ray's own pages come above it."""
     return str(error).strip().rpartition("\n")[2][:_LINE_MAX]
 
 
 def death_errors(ray: Any) -> tuple[type[Exception], ...]:
-    """Return the errors of a call whose actor ended: an answer that went with it, too."""
+    """Return the errors of a call whose actor ended, or whose answer was lost with it."""
     errors = ray.exceptions
     return (
         errors.RayActorError,

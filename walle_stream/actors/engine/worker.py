@@ -1,7 +1,7 @@
-"""What an engine actor runs: models that it builds from Ray's object store.
+"""Code of an engine actor: models that it builds from Ray's object store.
 
-The store has each model once: its graph, and weights as buffers that all actors of a
-node map into their memory, read-only. Ray is imported where it is used.
+The store has each model once: its graph, and weights as buffers. All actors of a node map the
+buffers into their memory, read-only. Ray is imported where it is used.
 """
 
 import os
@@ -20,22 +20,23 @@ from walle_stream.errors import EngineError
 
 @dataclass(frozen=True, slots=True)
 class ModelBlueprint:
-    """What a process needs to run a model: no file, and not the package that reads it."""
+    """Description of a model for another process, which needs neither its file nor its reader."""
 
     place: str
-    """Where the definition names it, for errors."""
+    """Place in the definition, for errors."""
     model: Model
     backend: str
     threads: int | None
-    """Of products of matrices; None: see ``HostedModel.of``."""
+    """Number of threads for matrix products; None: see ``HostedModel.of``."""
     batch: int | None = None
-    """Rows of each evaluation; None: as many as are asked for."""
+    """Rows per evaluation; None: as many as requested."""
 
     def build(self) -> HostedModel | BatchedModel:
-        """Make the model in this process; nothing is lowered yet.
+        """Make the model in this process, without lowering it yet.
 
         Raises:
-            EngineError: It cannot be had here; the message says where it is named.
+            EngineError: The model cannot be built here; the message has its place in the
+                definition.
         """
         try:
             return hosted(self.place, self.model, self.backend, self.threads, self.batch)
@@ -46,7 +47,7 @@ class ModelBlueprint:
 
     @property
     def size_bytes(self) -> int:
-        """Of what travels: the graph, and the weights' buffers, which are not copied for it."""
+        """Bytes to send: the graph, and the weights' buffers, which are not copied."""
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(self, protocol=5, buffer_callback=buffers.append)
         return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
@@ -56,9 +57,9 @@ class EngineWorker:
     """Class of the Ray actor. Its calls run in several threads, and may block."""
 
     def __init__(self, in_flight: int, describe: Callable[[], Any]) -> None:
-        """Build nothing yet; ``in_flight`` requests (≥ 1) are computed at a time.
+        """Build nothing yet; at most ``in_flight`` requests (≥ 1) run at a time.
 
-        ``describe`` says what this process must have in common with the driver.
+        ``describe`` returns the versions that this process must share with the driver.
         """
         self._gate = Gate(in_flight)
         self._describe = describe
@@ -66,18 +67,18 @@ class EngineWorker:
         self._models: dict[str, HostedModel | BatchedModel] = {}
 
     def hello(self, references: Mapping[str, Any]) -> tuple[int, Any]:
-        """Build the models of the object store; return the process id and what ``describe`` says.
+        """Build the models of the object store; return the process id and the ``describe`` result.
 
         Raises:
-            EngineError: A model cannot be had here.
+            EngineError: A model cannot be built here.
         """
-        described = self._describe()  # before what another version could not build
+        described = self._describe()  # first, as another version might fail to build the models
         for name, reference in references.items():
             self._built(name, reference)
         return os.getpid(), described
 
     def reserve(self, ticket: str) -> None:
-        """Keep the actor for a request that may have ended another one; see ``Gate``."""
+        """Reserve the actor for a request that may have ended another one; see ``Gate``."""
         self._gate.reserve(ticket)
 
     def run(
@@ -85,9 +86,9 @@ class EngineWorker:
     ) -> tuple[Any, ...] | None:
         """Run a model; waits in line.
 
-        The model is a name and a reference: this process may not have met it yet. Inputs go by
-        position; they lie in the object store, read-only. Returns the outputs in order, None where
-        the reservation of the ticket was over before.
+        The model is a name and a reference, as this process may not know it yet. Inputs go by
+        position; they lie in the object store, read-only. Returns the outputs in order, or None if
+        the ticket's reservation has expired.
 
         Raises:
             EngineError: See ``HostedModel``.
@@ -100,7 +101,7 @@ class EngineWorker:
         with self._lock:
             runner = self._models.get(name)
             if runner is None:
-                import ray  # noqa: PLC0415 - in a process of Ray's alone
+                import ray  # noqa: PLC0415 - only in Ray's processes
 
                 blueprint: ModelBlueprint = ray.get(reference)
                 runner = self._models[name] = blueprint.build()

@@ -1,7 +1,8 @@
-"""How a partition begins: at its last commit.
+"""Opening of a partition at its last commit.
 
-In: a database as its last owner left it, closed or killed. Out: a ``parts.part.Opening``.
-``recovery`` gives the journal's batches to a machine again and drops what fires.
+Input: a database that its last owner closed, or left when it was killed. Output: a
+``parts.part.Opening``. ``recovery`` gives the journal's batches to a machine again and drops the
+fired tasks.
 
-The room never runs a script, and what it commits it commits before the first turn.
+The package never runs a script, and commits its changes before the first turn.
 """

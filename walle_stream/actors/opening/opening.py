@@ -1,4 +1,4 @@
-"""Opens a partition at its last commit."""
+"""Opening of a partition at its last commit."""
 
 from contextlib import ExitStack
 
@@ -14,7 +14,7 @@ def open_partition(setup: PartitionSetup) -> Opening:
     """Open a partition; blocks on the store.
 
     Raises:
-        WalleError: It cannot be opened; its database is closed.
+        WalleError: The partition cannot be opened; its database is closed.
     """
     plan, rows = setup.plan, setup.open_rows()
     with ExitStack() as undo:

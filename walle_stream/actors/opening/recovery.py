@@ -1,10 +1,9 @@
-"""Brings a partition's devices up to its last commit, when it was not closed.
+"""Recovery of a partition's devices to its last commit, if the partition was not closed.
 
-The journal's batches are given once more, in order, to a core of the definition
-that they were handled with. What they fired is dropped: its effects are in the
-store since the same commits as the batches. Then every device is written and the
-journal is empty, in ONE commit: a death before it changes nothing, one after it
-leaves nothing to do.
+The journal's batches are handled once more, in order, by a core with their original definition. The
+fired tasks are dropped: their effects were committed with the batches. Then every device is written
+and the journal emptied, in ONE commit. A crash before this commit changes nothing; after it nothing
+is left to do.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,13 +22,12 @@ from walle_stream.wire.journal import JournalBatch
 def recover(rows: PartitionRows, definition: SetDefinition) -> None:
     """Empty the journal of an opened partition; blocks.
 
-    The definition is what batches are handled with from now on; it is kept, so that the next
-    recovery can tell.
+    ``definition`` is the one for batches from now on. It is stored for the next recovery.
     """
     stored = rows.journal_definition()
     core = None
     if any(True for _ in rows.journal()):
-        # only a first opening has no definition, and then no journal either
+        # only a first opening has no definition, and then it has no journal either
         core = PartitionMachine(_finder(rows, stored or definition))
         replayed = replay(core, rows.journal(), rows.timers(), partial(rows.wake, core))
         rows.drop_journal(replayed)
@@ -49,10 +47,10 @@ def replay(
     timers: Iterable[tuple[str, int]],
     wake: Callable[[Iterable[str]], object],
 ) -> list[int]:
-    """Give a journal's batches once more; the devices that they change are dirty then.
+    """Give a journal's batches to a core once more; the changed devices are dirty afterwards.
 
-    The core is empty. ``timers`` are deadlines of devices at rest, ``wake`` brings those into
-    memory that are not. Returns the batches' numbers.
+    The core is empty. ``timers`` are deadlines of passive devices; ``wake`` loads missing devices
+    into memory. Returns the batches' numbers.
     """
     replayed = []
     for device_id, deadline_ms in timers:
@@ -62,7 +60,7 @@ def replay(
         core.number, core.watermark_ms = number, batch.watermark_ms
         wake(core.absent(events, is_end=is_end))
         core.take(events, is_end=is_end)
-        # some come by a reply, or an installation, and have no event
+        # some numbers come from replies or installations, without an event
         for device_id, *numbers in batch.numbers:
             wake([device_id])
             core.set_numbers(device_id, *numbers)
@@ -75,7 +73,7 @@ def replay(
 
 
 def _finder(rows: PartitionRows, definition: SetDefinition) -> FindSet:
-    # nothing is run: of the definition's tasks only what wakes them matters
+    # no task runs, so only the triggers of the definition matter
     tasks = {
         name: InstalledTask("", triggers, name) for name, triggers in definition.triggers.items()
     }

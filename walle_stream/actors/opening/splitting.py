@@ -1,7 +1,7 @@
-"""Shares the devices of a partition out among it and new ones, where its topic has grown.
+"""Split of a partition's devices between it and new partitions, after its topic has grown.
 
-A device goes with everything that is its own, and goes on in its new partition as if it had
-always been there. What a partition counts and keeps of the past stays where it was made.
+A device moves with all its state, and continues in its new partition as if it had always been
+there. Counters and history of a partition stay where they were made.
 """
 
 from collections import Counter
@@ -24,12 +24,13 @@ _REWRITTEN: Final = {keys.HEAD_KEY, keys.OFFSET_KEY}
 
 
 def move_partition(source: Path, target: Path, compression: str) -> None:
-    """Copy the database of a partition whose only device is in another one from now on; blocks.
+    """Copy the database of a partition whose only device moves to another one; blocks.
 
-    Calls whose replies may come to the old partition are made again, behind what is in the outbox.
+    Open calls, whose replies may come to the old partition, are made again, after the outbox
+    frames.
 
     Raises:
-        StoreError: It cannot be read, or the other not be written.
+        StoreError: The source cannot be read, or the target cannot be written.
     """
     rows = PartitionRows(PartitionStore.open(source, read_only=True))
     try:
@@ -51,14 +52,13 @@ def move_partition(source: Path, target: Path, compression: str) -> None:
 
 
 class PartitionState:
-    """Where a partition stands that nobody has open."""
+    """State of a partition that no process has open."""
 
     def __init__(self, path: Path) -> None:
-        """Read it; blocks.
+        """Read the state; blocks.
 
         Raises:
-            StoreError: It cannot be read, or the last run did not end by itself: some of it is
-                still to be done.
+            StoreError: It cannot be read, or the last run did not end cleanly and left work to do.
         """
         self.path = path
         rows = PartitionRows(PartitionStore.open(path, read_only=True))
@@ -72,18 +72,18 @@ class PartitionState:
             rows.close()
         if is_left:
             raise StoreError(
-                f"{path}: the last run was killed, or what it made has not arrived: run again "
-                "until it ends by itself"
+                f"{path}: the last run was killed, or its output has not arrived: run again "
+                "until a run ends by itself"
             )
 
     def split(self, targets: Mapping[int, Path], home: Callable[[str], int], begin: bytes) -> None:
-        """Make databases of it and of new partitions; blocks.
+        """Make databases for the partition and the new ones; blocks.
 
-        The lowest of ``targets`` is the partition itself, and ``home`` says where a device is
-        from now on. ``begin`` is the offset of a topic that was not read yet.
+        The lowest of ``targets`` is the partition itself. ``home`` returns the new partition of a
+        device. ``begin`` is the offset of a topic partition that was not read yet.
 
         Raises:
-            StoreError: A device is none of this partition's.
+            StoreError: A device belongs to none of the targets.
         """
         own = min(targets)
         waiting = dict.fromkeys(targets, 0)
@@ -117,7 +117,7 @@ class PartitionState:
             if number != own:
                 head = PartitionHead(
                     watermark_ms=head.watermark_ms,
-                    next_batch=head.next_batch,  # devices say up to which one they are
+                    next_batch=head.next_batch,  # devices refer to batches up to this number
                     next_message=head.next_message,
                     downlink_log=head.downlink_log,
                 )

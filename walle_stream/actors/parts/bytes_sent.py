@@ -1,4 +1,4 @@
-"""The ledger of bytes: which task's features and calls a commit's frames are."""
+"""The ledger of bytes: the tasks whose features and calls are in a commit's frames."""
 
 from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.rows.partition_rows import PartitionRows
@@ -7,16 +7,16 @@ from walle_stream.actors.turns.turn import Turn
 
 
 class BytesSent(Part):
-    """Ledger of a partition; behind features and calls, before frames of anything else."""
+    """Ledger of a partition; after features and calls, before other frames."""
 
     _opening: Opening
 
     def restart(self, opening: Opening) -> None:
-        """Book on from the last commit."""
+        """Continue from the last commit."""
         self._opening = opening
 
-    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
-        """Book the frames so far."""
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - part signature
+        """Add the frames so far to the ledger."""
         plan, head = self._opening.plan, turn.head
         sent = book_sent(turn.records, turn.calls, turn.bodies)
         if plan.is_measured:

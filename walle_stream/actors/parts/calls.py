@@ -1,9 +1,8 @@
-"""The exchange of a partition's devices with the cloud: calls up, messages down.
+"""Exchange of a partition's devices with the cloud: calls up, messages down.
 
-A call is a row until its reply came: what answers no such row, because the cloud
-sent it twice, or for a device that was reinstalled or has forgotten, is dropped and
-counted. Rows, replies taken and what they did commit together. ``messages`` sees to
-what answers no call.
+A call is a row until its reply comes. A reply without such a row is dropped and counted: the cloud
+sent it twice, or the device was reinstalled or has forgotten the call. Rows, replies taken and
+their effects commit together. ``messages`` handles messages that answer no call.
 """
 
 import logging
@@ -32,33 +31,33 @@ _SOON_MS: Final = 1_000.0
 
 
 class Calls(Part):
-    """What came down goes into the turn, what runs ask goes up with its commit."""
+    """Exchange with the cloud: replies and messages for the turn, calls in its commit."""
 
     _opening: Opening
 
     def __init__(self, downlink: Downlink) -> None:
-        """Begin."""
+        """Take the downlink."""
         self._downlink = downlink
         self._messages = Messages()
         self.is_behind = True
-        """Whether the last look found something, or more may be there."""
-        self._passed = 0  # behind others' messages, which are no reason for a commit
+        """Whether the last check found a message, or more may be available."""
+        self._passed = 0  # position after messages for other devices, which alone cause no commit
         self._soon_until_ms = 0.0
 
     @property
     def is_expecting(self) -> bool:
-        """Whether calls were made a moment ago: their answers may come any time."""
+        """Whether calls were made a moment ago, so that replies may come any time."""
         return monotonic_ms() < self._soon_until_ms
 
     def restart(self, opening: Opening) -> None:
-        """Read the way down from the last commit's position."""
+        """Read the downlink from the last commit's position."""
         self._opening, self._passed = opening, 0
         self._messages.restart(opening)
 
     def idle(self, turn: Turn) -> bool:
-        """Take replies and messages down, each once, into the commit at hand.
+        """Take replies and messages, each once, into the current commit.
 
-        What comes behind the last turn waits for the next run.
+        Messages after the last turn wait for the next run.
         """
         if turn.is_last:
             return False
@@ -66,13 +65,13 @@ class Calls(Part):
         is_worth = self._messages.go_on(turn)
         self.is_behind = self._messages.is_open
         if self.is_behind:
-            return True  # others wait for their turn
+            return True  # later messages wait for a message to all devices
         head.downlink_position = max(head.downlink_position, self._passed)
         messages = self._downlink.receive(
             opening.number, head.downlink_position, MESSAGES_MAX_BYTES
         )
         if self._is_other_log(head):
-            return True  # the head must say so: the next look begins at its beginning
+            return True  # the head must record it: the next check begins at the new log's beginning
         only, self.is_behind = opening.plan.only_device, bool(messages)
         if not messages and isinstance(self._downlink, HasLog):
             self.is_behind = self._downlink.is_behind(opening.number)
@@ -84,10 +83,10 @@ class Calls(Part):
             head.counters.messages += 1
             try:
                 if not self._take(position, decode_downlink(data), turn):
-                    head.counters.messages -= 1  # it counts at its end
+                    head.counters.messages -= 1  # a message to all devices counts at its end
                     break
             except EnvelopeError as error:
-                # refusing it for ever would stop the partition
+                # refusing the message for ever would stop the partition
                 head.counters.dropped_messages += 1
                 turn.dead_letters.append(self._dead_letter(position, data, error))
             head.downlink_position = position
@@ -107,13 +106,13 @@ class Calls(Part):
             head.counters.calls += len(turn.calls)
             turn.bodies += encode_calls(turn.calls, opening.plan.compression)
             self._soon_until_ms = monotonic_ms() + _SOON_MS
-        # the tunnel may forget what commits took
+        # the tunnel may delete committed messages
         turn.on_durable.append(
             partial(self._downlink.release, opening.number, head.downlink_position)
         )
 
     def _is_other_log(self, head: PartitionHead) -> bool:
-        # asked behind the messages: those of another log are never taken for this one's
+        # checked after the messages: messages of another log are never taken for this one's
         log_id = self._downlink.log_id if isinstance(self._downlink, HasLog) else ""
         known = head.downlink_log
         if not log_id or log_id == known:
@@ -122,7 +121,7 @@ class Calls(Part):
         if not known:
             return False
         _log.warning(
-            "the way down of partition %d was made anew: it is read from its beginning, behind "
+            "the downlink of partition %d was made anew: it is read from its beginning, after "
             "position %d of the old one",
             self._opening.number,
             head.downlink_position,
@@ -136,8 +135,8 @@ class Calls(Part):
             return self._messages.take(position, envelope, turn)
         if envelope.kind != REPLY_KIND:
             raise EnvelopeError(
-                f"a message is of kind {envelope.kind[:40]!r}, this side takes {REPLY_KIND} and "
-                f"{MESSAGE_KIND}: send the kind that scripts take, or install a newer version here"
+                f"the message kind {envelope.kind[:40]!r} is unknown, this side takes {REPLY_KIND} "
+                f"and {MESSAGE_KIND}: send one of these, or install a newer version here"
             )
         self._take_reply(envelope, turn)
         return True
@@ -175,4 +174,4 @@ def _device_of(data: bytes) -> str | None:
     try:
         return decode_downlink(data).device_id
     except EnvelopeError:
-        return None  # nobody knows whose it is
+        return None  # the device is unknown

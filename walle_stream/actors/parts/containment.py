@@ -1,8 +1,8 @@
-"""Whether a partition's next runs may be those that ended the last process.
+"""Containment of runs that may have ended the last process.
 
-The batch that was in hand then is not committed: its events come first again,
-perhaps cut otherwise, and so do its replies, at any time. Until both are
-committed the partition is in doubt, and its runs are contained.
+The batch in hand at that time was not committed. Its events come first again, perhaps in other
+batches, and its replies may come at any time. Until both are committed the partition is in doubt,
+and its runs are contained.
 """
 
 import logging
@@ -16,10 +16,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Containment(Part):
-    """Doubt about one partition; it outlives restarts, as the process does."""
+    """Doubt about one partition; it outlives restarts of the partition."""
 
     def __init__(self, in_hand: InHand, number: int, batch_events: int) -> None:
-        """Begin with what the last process left: ``batch_events`` may be of its last batch."""
+        """Begin with the mark of the last process: its last batch had at most ``batch_events``."""
         self._in_hand = in_hand
         self._number = number
         self._events = batch_events
@@ -34,20 +34,20 @@ class Containment(Part):
             )
 
     def mark(self) -> None:
-        """Note that a VM is about to be called."""
+        """Record that a VM is about to be called."""
         self._in_hand.mark(self._number)
 
-    def close(self, deadline_ms: float | None) -> None:  # noqa: ARG002 - the part's signature
-        """Note that the turn is over, committed or not."""
+    def close(self, deadline_ms: float | None) -> None:  # noqa: ARG002 - part signature
+        """Record the end of the turn, committed or not."""
         self._in_hand.put_down(self._number)
 
     def restart(self, opening: Opening) -> None:
-        """Look at where the partition begins."""
+        """Note the number of calls at the first opening."""
         if self._calls < 0:
             self._calls = opening.head.counters.calls
 
     def committed(self, turn: Turn) -> None:
-        """Take a commit into account."""
+        """Subtract the events of a commit, and end the doubt when all are committed."""
         head = turn.head
         if self.is_doubtful:
             self._events = 0 if head.is_ended else self._events - turn.events

@@ -1,4 +1,4 @@
-"""The journal of what was taken, and the devices that must be written so that it can go."""
+"""The journal of taken batches, and the devices to write before journal rows can go."""
 
 from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.plan.journal import JournalWindow
@@ -19,7 +19,7 @@ class Journal(Part):
         self._window = JournalWindow(opening.plan.journal_events)
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
-        """Write the row, and delete those of which everything is in the store."""
+        """Write the row, and delete rows whose devices are all stored."""
         machine, window, is_end = self._opening.machine, self._window, turn.deadline_ms is not None
         numbers = machine.numbers()
         if turn.taken or numbers or turn.installs:
@@ -34,8 +34,8 @@ class Journal(Part):
             window.add(machine.number, turn.events, len(row))
             rows.put_journal(machine.number, row)
         else:
-            # what is written without a batch includes none that is to come: a recovery would
-            # pass over that one for these devices
+            # devices written without a batch must not include the next one: a recovery would skip
+            # that batch for them
             machine.number = turn.head.next_batch - 1
         turn.due = window.due
         turn.leaving = [] if is_end else machine.excess(self._opening.plan.active_devices)
@@ -49,17 +49,17 @@ class Devices(Part):
     _opening: Opening
 
     def restart(self, opening: Opening) -> None:
-        """Begin with the devices as they are stored."""
+        """Begin with the stored devices."""
         self._opening = opening
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
-        """Write them."""
+        """Write the dirty devices that are due, and those that leave memory."""
         machine, is_end = self._opening.machine, turn.deadline_ms is not None
         for delta in machine.delta(None if is_end else turn.due, turn.leaving):
             rows.put_device(delta)
 
     def committed(self, turn: Turn) -> None:
-        """Let those go that leave memory."""
+        """Remove the written devices that leave memory."""
         machine = self._opening.machine
         machine.mark_committed()
         machine.passivate(turn.leaving)

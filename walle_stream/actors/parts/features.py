@@ -1,4 +1,4 @@
-"""What runs emitted: numbered, as rows of the device and in frames."""
+"""Emitted features: numbered, as rows of the device and in frames."""
 
 from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.rows.partition_rows import PartitionRows
@@ -12,11 +12,11 @@ class Features(Part):
     _opening: Opening
 
     def restart(self, opening: Opening) -> None:
-        """Number on from the last commit."""
+        """Continue the numbers from the last commit."""
         self._opening = opening
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
-        """Number what was emitted, write it, and make frames of it."""
+        """Number the emitted features, write them, and make frames of them."""
         opening = self._opening
         versions = opening.sets.versions
         turn.records = [

@@ -10,26 +10,26 @@ from walle_stream.wire.rows import PartitionHead, add_tasks
 
 
 class Figures(Part):
-    """What status and metrics show; behind all parts that count by themselves."""
+    """Values for status and metrics; after all parts that count by themselves."""
 
     _opening: Opening
     _head: PartitionHead  # of the last commit
 
     def __init__(self) -> None:
-        """Begin; the run's own figures outlive restarts."""
+        """Begin; figures of the run outlive restarts."""
         self.latencies = Latencies()
         self.run_events = 0
 
     def restart(self, opening: Opening) -> None:
-        """Count on from the last commit."""
+        """Continue the counters from the last commit."""
         self._opening, self._head = opening, opening.head
 
-    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
-        """Count what the commit has."""
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - part signature
+        """Count the contents of the commit."""
         head, machine, done = turn.head, self._opening.machine, turn.done
         head.watermark_ms = machine.watermark_ms
         if turn.deadline_ms is not None:
-            return  # no commit of a turn
+            return  # a final commit without a turn
         counters = head.counters
         counters.add(machine.counts)
         counters.task_runs += sum(counts.runs for counts in done.tasks.values())
@@ -41,7 +41,7 @@ class Figures(Part):
         counters.commits += 1
 
     def committed(self, turn: Turn) -> None:
-        """Count what was committed in this run."""
+        """Count the committed events of this run."""
         self._head = turn.head
         self.run_events += turn.events
         now_ms = monotonic_ms()
@@ -50,7 +50,7 @@ class Figures(Part):
 
     @property
     def open_calls(self) -> int:
-        """Calls of the cloud whose replies are on their way."""
+        """Number of calls to the cloud without a reply so far."""
         return self._head.counters.calls - self._head.counters.replies
 
     def status(self, outbox_bytes: int) -> PartitionStatus:

@@ -1,4 +1,4 @@
-"""What is installed on devices: their next task sets, and their states' layouts."""
+"""Installations on devices: their next task sets, and the layouts of their states."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,15 +18,15 @@ class Installations(Part):
     _task_sets: Iterable[str]  # of the last commit
 
     def restart(self, opening: Opening) -> None:
-        """Take over what the opened partition has."""
+        """Use the task sets of the opened partition."""
         self._opening = opening
         self._task_sets = opening.head.task_sets
 
     def ask(self, turn: Turn, wanted: Sequence[Wanted], devices: Iterable[tuple[str, int]]) -> None:
-        """Note what devices get with the turn at hand; blocks on the store.
+        """Record the changes of devices for the current turn; blocks on the store.
 
-        A device comes as its id and an index into ``wanted``; those that have it already stay as
-        they are.
+        A device comes as its id and an index into ``wanted``. Devices that already have their tasks
+        stay unchanged.
         """
         opening = self._opening
         machine, sets = opening.machine, opening.sets
@@ -39,18 +39,18 @@ class Installations(Part):
             if after[old, which] != old:
                 turn.installs.append((device_id, after[old, which]))
 
-    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - part signature
         """Give devices their next tasks."""
         if turn.installs:
             opening = self._opening
             opening.sets.move(turn, opening.machine, opening.states)
 
     def committed(self, turn: Turn) -> None:
-        """Take over what devices have now."""
+        """Keep the committed task sets."""
         self._task_sets = turn.head.task_sets
 
     def changes_of(self, device_id: str) -> Changes:
-        """Return what a device has other than the definition's tasks; blocks on the store."""
+        """Return a device's changes to the definition's tasks; blocks on the store."""
         opening = self._opening
         if opening.machine.is_active(device_id):
             return opening.sets.changes(opening.machine.task_set(device_id))
@@ -58,5 +58,5 @@ class Installations(Part):
         return {} if row is None else opening.sets.changes(DeviceSnapshot.decoded(row).task_set)
 
     def programs(self) -> dict[str, InstalledTask]:
-        """Return all that devices have, and the definition's tasks, by program."""
+        """Return the tasks of all devices, and those of the definition, by program."""
         return self._opening.sets.programs_of([DEFAULT_SET, *self._task_sets])

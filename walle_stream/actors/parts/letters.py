@@ -1,4 +1,4 @@
-"""Dead letters: rows, and what goes on to a sink."""
+"""Dead letters: rows, and letters for a sink."""
 
 from functools import partial
 
@@ -9,15 +9,15 @@ from walle_stream.tunnel.letters import LetterSession
 
 
 class Letters(Part):
-    """Dead letters of a partition; behind all parts that make some."""
+    """Dead letters of a partition; after all parts that make some."""
 
     def __init__(self) -> None:
-        """Begin."""
+        """Begin without a sink session."""
         self._session: LetterSession | None = None
         self._durable = 0  # number of the last letter that may leave
 
     def restart(self, opening: Opening) -> None:
-        """Send what the sink has not acknowledged."""
+        """Send the letters that the sink has not acknowledged."""
         plan, rows = opening.plan, opening.rows
         if plan.sink is None:
             return
@@ -29,14 +29,14 @@ class Letters(Part):
         )
         self._let_out(opening.head.next_dead_letter - 1)
 
-    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature
-        """Send what there is room for."""
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - part signature
+        """Send as many letters as the sink has room for."""
         if self._session is not None:
             self._session.pump(self._durable)
         return False
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
-        """Write new letters, and that the sink has others."""
+        """Write new letters, and delete the marks of acknowledged ones."""
         session, head = self._session, turn.head
         rows.put_dead_letters(head, turn.dead_letters, is_to_send=session is not None)
         if session is None:

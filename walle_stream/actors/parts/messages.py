@@ -1,11 +1,12 @@
-"""Messages of the cloud to scripts: to whom, once, and in order for each device.
+"""Messages of the cloud to scripts: their receivers, each once, in order for each device.
 
 A message gets the partition's next number when it is taken, and its runs have that number's
-position: so nothing depends on where turns are cut. One for a device that was never seen waits as
-a row, and is run before the device's first event. One for all devices goes to a thousand of them
-per commit, in the order of their ids; what is behind it waits meanwhile.
+position. The boundaries of turns therefore change nothing. A message for a device without any event
+waits as a row, and runs before the device's first event. A message for all devices goes to a
+thousand of them per commit, in the order of their ids; later messages wait meanwhile.
 
-A sender's numbers ascend: one that does not is a repetition. A thousand senders are remembered.
+A sender's numbers ascend: a number that does not is a repetition. A thousand senders are
+remembered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,18 +29,18 @@ WAITING_MAX: Final = 10_000
 WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 SENDERS_MAX: Final = 1_000
 DEVICES_AT_ONCE: Final = 1_000
-"""That get a message for all devices with one commit."""
+"""Number of devices that get a message for all devices in one commit."""
 
 
 class Messages:
-    """Of one partition. One thread, the device host's; blocks on the store."""
+    """Messages of one partition. One thread, the device host's; blocks on the store."""
 
     _opening: Opening
 
     def restart(self, opening: Opening) -> None:
-        """Begin with what the last commit left."""
+        """Begin at the state of the last commit."""
         self._opening = opening
-        self._senders = dict(message_rows.senders(opening.rows))  # as they were seen last
+        self._senders = dict(message_rows.senders(opening.rows))  # by time of the last message
         self._waiting: dict[str, list[int]] = {}
         self._waiting_bytes = 0
         for number, (device_id, *_, payload) in message_rows.waiting_messages(opening.rows):
@@ -49,13 +50,13 @@ class Messages:
 
     @property
     def is_open(self) -> bool:
-        """Whether a message for all devices is on its way, and others must wait."""
+        """Whether a message for all devices is in progress, so that others must wait."""
         return self._open is not None
 
     def go_on(self, turn: Turn) -> bool:
-        """Give what waited to devices that are there now, and to the next ones of all.
+        """Deliver waiting messages to devices that now exist, and continue a message for all.
 
-        Returns whether there was some.
+        Returns whether there was such a message.
         """
         is_active = self._opening.machine.is_active
         came = [device_id for device_id in self._waiting if is_active(device_id)]
@@ -68,12 +69,12 @@ class Messages:
         return bool(came)
 
     def take(self, position: int, envelope: DownlinkEnvelope, turn: Turn) -> bool:
-        """Take a message of a position in the log.
+        """Take the message at a position of the log.
 
-        Returns whether it is done: else it is open, and nothing behind it may be taken.
+        Returns whether the message is done; otherwise it is in progress, and later ones must wait.
 
         Raises:
-            EnvelopeError: It is malformed, or too many wait.
+            EnvelopeError: The message is malformed, or too many messages wait.
         """
         head, device_id = turn.head, envelope.device_id
         payload = decode_payload(envelope.payload)
@@ -126,7 +127,7 @@ class Messages:
         machine, rows = self._opening.machine, self._opening.rows
         if not machine.is_active(device_id):
             if rows.device(device_id) is None:
-                return DEFAULT_SET  # an agent's, which begins to exist with what it is told
+                return DEFAULT_SET  # an agent's device, which begins with this message
             rows.wake(machine, [device_id])
         return machine.task_set(device_id)
 
@@ -146,14 +147,14 @@ class Messages:
         head.downlink_position = position
 
     def _devices(self, behind: str) -> list[str]:
-        # a device's row may be written long after its first event
+        # the row of a device may be written long after its first event
         opening = self._opening
         active = (each for each in opening.machine.excess(0) if each > behind)
         return sorted({*opening.rows.device_ids(behind, DEVICES_AT_ONCE), *active})[
             :DEVICES_AT_ONCE
         ]
 
-    # What waits
+    # Waiting messages
 
     def _let_wait(self, envelope: DownlinkEnvelope, turn: Turn) -> None:
         head, payload = turn.head, envelope.payload
@@ -161,8 +162,8 @@ class Messages:
         if head.waiting_messages >= WAITING_MAX or size_bytes > WAITING_MAX_BYTES:
             raise EnvelopeError(
                 f"{head.waiting_messages:,} messages of {self._waiting_bytes:,} bytes wait for "
-                f"devices of this partition that have sent no event, so there is no room for one "
-                f"to {envelope.device_id!r}: see that the devices' ids are right, send it again"
+                f"devices of this partition that have sent no event. There is no room for one "
+                f"to {envelope.device_id!r}: check the devices' ids, then send it again"
             )
         number, clock_ms = head.next_message, max(self._opening.machine.watermark_ms, 0)
         sender = envelope.sender, envelope.number

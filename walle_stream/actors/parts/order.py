@@ -1,6 +1,6 @@
-"""Which commit parts there are, and their order: the one place that says so.
+"""The list of commit parts, in their order.
 
-A part that reads what another one puts into the turn stands behind it.
+A part that reads another part's data in the turn comes after it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,14 +21,14 @@ from walle_stream.actors.parts.states import States
 from walle_stream.actors.turns.installing import Refusal
 from walle_stream.clock import wall_ms
 
-_DOUBTED: Final = 5  # batches: a host's turn may have more than one's worth of events
+_DOUBTED: Final = 5  # batches, as a host's turn may have the events of several
 
 
 class CommitParts:
-    """The parts of one partition, in order, and what they share with its runs."""
+    """The parts of one partition, in order, and the objects that they share with its runs."""
 
     def __init__(self, setup: PartitionSetup) -> None:
-        """Make them."""
+        """Make the parts."""
         plan, self.setup = setup.plan, setup
         self.containment = Containment(plan.in_hand, setup.number, _DOUBTED * plan.batch_events)
         how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
@@ -37,7 +37,7 @@ class CommitParts:
         self._parts = {type(part): part for part in parts if part is not None}
 
     def __iter__(self) -> Iterator[Part]:
-        """Iterate in order."""
+        """Iterate over the parts in order."""
         return iter(self._parts.values())
 
     def __getitem__[P: Part](self, kind: type[P]) -> P:
@@ -68,4 +68,4 @@ PARTS: Final[list[Callable[[CommitParts], Part | None]]] = [
     lambda _: Letters(),
     lambda parts: parts.setup.keeper,
 ]
-"""Each makes its part, or none where the pipeline does not ask for it."""
+"""Factories of the parts; a factory returns None if the pipeline does not use the part."""

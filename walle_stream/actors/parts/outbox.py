@@ -1,4 +1,4 @@
-"""Frames: numbered and kept in the outbox until they arrived."""
+"""Frames: numbered and kept in the outbox until they are acknowledged."""
 
 from collections.abc import Sequence
 
@@ -12,29 +12,29 @@ from walle_stream.wire.rows import PartitionHead
 
 
 class Outbox(Part):
-    """Outbox of a partition; behind all parts that make frames."""
+    """Outbox of a partition; after all parts that make frames."""
 
     _session: UplinkSession
     _outgoing: Outgoing
 
     def __init__(self, open_session: OpenSession) -> None:
-        """Begin; a session is opened at each restart."""
+        """Begin; each restart opens a session."""
         self._open_session = open_session
         self._frames: list[tuple[int, bytes]] = []
 
     def restart(self, opening: Opening) -> None:
-        """Open the way up; blocks where it is full."""
+        """Open the uplink session; blocks while the tunnel is full."""
         rows = opening.rows
         self._session = self._open_session(rows)
         self._outgoing = Outgoing(rows.durability, self._session)
 
-    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature
-        """Take note of what arrived."""
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - part signature
+        """Process acknowledgements."""
         self._session.pump()
         return False
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
-        """Number the frames, write them, and delete those that arrived."""
+        """Number the frames, write them, and delete the acknowledged ones."""
         if turn.deadline_ms is not None:
             self._session.flush(turn.deadline_ms)
         head = turn.head
@@ -45,11 +45,11 @@ class Outbox(Part):
         rows.put_outbox(self._frames, self._settled(head))
 
     def committed(self, turn: Turn) -> None:
-        """Let the frames out when they are durable."""
+        """Queue the frames until they are durable."""
         self._outgoing.add(self._frames, turn.on_durable)
 
     def _settled(self, head: PartitionHead) -> list[int]:
-        # frames whose rows go: they arrived, or the outbox's policy gave them up
+        # frames to delete: acknowledged, or dropped by the outbox's policy
         dropped = self._session.shed(head.watermark_ms)
         head.counters.dropped_frames += len(dropped)
         head.counters.dropped_features += sum(frame.features for frame in dropped)
@@ -68,9 +68,9 @@ class Outbox(Part):
         return self._session.in_flight_bytes
 
     def due(self, *, is_all: bool = False) -> list[UplinkFrame]:
-        """Return the durable frames, each once; ``is_all`` waits for the disk until all are."""
+        """Return the durable frames, each once; ``is_all`` waits until all are on the disk."""
         return self._outgoing.settle() if is_all else self._outgoing.step()
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Send frames, also of the host's others; blocks while too much is in flight."""
+        """Send frames, including those of the host's other partitions; blocks while it is full."""
         self._session.send(frames)

@@ -1,7 +1,8 @@
-"""What a partition's commits let out, once they are durable: frames, and what parts said so of.
+"""Output of a partition's commits, released once they are durable: frames and callbacks.
 
-A device that forgot a commit in a power cut would make others of the same numbers: so nothing
-of it leaves before. The next turns go on meanwhile; a bound holds for the bytes that wait.
+A device that forgot a commit in a power cut would make other features with the same numbers.
+Nothing of a commit therefore leaves before it is durable. The next turns continue meanwhile; the
+waiting bytes are limited.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ from walle_stream.tunnel.session import UplinkSession
 from walle_stream.types import UplinkFrame
 
 WAITING_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Frames of a partition that wait for the disk; a commit beyond them waits, too."""
+"""Maximum bytes of a partition's frames that wait for the disk; above it a commit waits, too."""
 
 
 class _Commit(NamedTuple):
@@ -24,13 +25,13 @@ class _Commit(NamedTuple):
 
 
 class Outgoing:
-    """Of one partition, between two openings. One thread, the device host's.
+    """Waiting output of one partition, between two openings. One thread, the device host's.
 
-    Methods that block for the disk raise ``WalleError`` where it failed.
+    Methods that block for the disk raise ``WalleError`` if it failed.
     """
 
     def __init__(self, durability: Durability, session: UplinkSession) -> None:
-        """Begin behind an opening, which made all that is stored durable."""
+        """Begin after an opening, which made all stored data durable."""
         self._durability = durability
         self._session = session
         self._waiting: deque[_Commit] = deque()
@@ -41,18 +42,18 @@ class Outgoing:
         frames: Sequence[tuple[int, bytes]],
         on_durable: Sequence[Callable[[], object]] = (),
     ) -> None:
-        """Take frames (number, body) of the last commit; call functions once it is durable."""
+        """Take (number, body) frames of the last commit, and callbacks for when it is durable."""
         size_bytes = sum(len(body) for _, body in frames)
         self._waiting.append(_Commit(self._durability.written, frames, size_bytes, on_durable))
         self._waiting_bytes += size_bytes
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is not durable yet."""
+        """Whether some commit is not durable yet."""
         return bool(self._waiting)
 
     def step(self) -> list[UplinkFrame]:
-        """Return the durable frames, each once; blocks for the disk where too many bytes wait."""
+        """Return the durable frames, each once; blocks for the disk if too many bytes wait."""
         leaving: list[UplinkFrame] = []
         waiting, durable = self._waiting, self._durability.durable()
         while waiting:
@@ -69,6 +70,6 @@ class Outgoing:
         return leaving
 
     def settle(self) -> list[UplinkFrame]:
-        """Let everything out and return the frames to send, each once; blocks for the disk."""
+        """Wait for the disk, then return all frames to send, each once."""
         self._durability.wait()
         return self.step()

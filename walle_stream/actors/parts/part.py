@@ -1,4 +1,4 @@
-"""What a commit part is, and the opened partition that all parts share."""
+"""Base class of commit parts, and the opened partition that all parts share."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,25 +17,25 @@ from walle_stream.tunnel.session import UplinkSession
 from walle_stream.wire.rows import PartitionHead
 
 type OpenSession = Callable[[PartitionRows], UplinkSession]
-"""Opens the way up for an opened database; sends what the outbox holds."""
+"""Opens the uplink session of an opened database, and sends the frames of its outbox."""
 
 
 class PartitionSetup(NamedTuple):
-    """What one partition's host is made of."""
+    """Parameters of one partition's host."""
 
     number: int
     plan: PartitionPlan
     pool: Runner
     open_rows: Callable[[], PartitionRows]
-    """Opens its database; also after a failure."""
+    """Opens the database, at the start and after a failure."""
     open_session: OpenSession
     downlink: Downlink
     keeper: "Part | None" = None
-    """Makes snapshots for other machines; None for none."""
+    """Part that makes snapshots for other machines, or None."""
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """A partition that was opened at its last commit."""
+    """A partition opened at its last commit."""
 
     number: int
     plan: PartitionPlan
@@ -50,33 +50,33 @@ class Opening(msgspec.Struct, frozen=True):
 class Part:
     """A capability that takes part in commits. One thread, the device host's.
 
-    Each method does nothing unless a part says what. An exception of one ends the turn:
-    nothing of it is committed, and the partition is opened again.
+    By default each method does nothing. An error of a method ends the turn: nothing of the turn is
+    committed, and the partition is opened again.
     """
 
     def restart(self, opening: Opening) -> None:
-        """Begin at the last commit, and forget what came behind it; may block."""
+        """Begin at the last commit, and forget later changes; may block."""
 
-    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's own to use
-        """Bring into the turn what came from elsewhere meanwhile; never blocks.
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - for subclasses
+        """Add input from other sources than events to the turn; never blocks.
 
-        Called before every commit, and by itself where nothing is read. Returns whether that alone
-        is worth a commit.
+        Called before every commit, and alone if there are no events. Returns whether the input
+        alone is worth a commit.
         """
         return False
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
-        """Add what is this part's to the commit; behind the runs of the turn.
+        """Add the part's data to the commit, after the runs of the turn.
 
-        The last turn of an opening has a deadline: wait until then for what is still to come.
+        The last turn of an opening has a deadline, until which the part may wait for further data.
         """
 
     def committed(self, turn: Turn) -> None:
-        """Learn that the turn is in the store."""
+        """Process the commit of the turn."""
 
     def close(self, deadline_ms: float | None) -> None:
-        """Let go, before the database is closed; behind the last commit.
+        """Release resources after the last commit, before the database is closed.
 
-        It may wait until the deadline of the monotonic clock; None: leave at once, what was not
-        committed is lost.
+        The part may wait until the deadline of the monotonic clock. None: return at once;
+        uncommitted data is lost.
         """

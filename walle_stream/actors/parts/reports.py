@@ -1,11 +1,11 @@
-"""Counts what a partition's runs did, and makes reports of it for who watches the tasks.
+"""Counts of a partition's runs, and reports of them for monitoring of tasks.
 
-Reports are no features: they take frame numbers and bytes, never a number, a row or a byte
-of a feature or a state. They go up in a commit of the partition, so each is sent once, also
-by the next owner of its outbox. What is counted since the last report is in memory alone: a
-host that dies takes it along.
+Reports are not features: they use frame numbers and bytes, but no number, row or byte of a feature
+or state. They go up in a commit of the partition, so that each is sent once, even if the next owner
+of the outbox sends it. Counts since the last report are only in memory, and are lost if the host
+dies.
 
-A turn's runs count when the turn has committed. One that is tried again counts once.
+A turn's runs count when the turn has committed. A retried turn counts once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,9 +43,9 @@ class Reports(Part):
     ) -> None:
         """Start without counts.
 
-        Each program is reported as a name and a version; one without any is not reported. An
-        opening names those that are installed, too. Times are of the wall clock. ``proof_of`` gives
-        what devices show with their reports.
+        Each program is reported under a name and a version; others are not reported. An opening
+        adds the names of installed programs. Times are of the wall clock. ``proof_of`` returns the
+        receipts that go with devices' reports.
         """
         self._labels = labels
         self._proof_of = proof_of or _nothing
@@ -54,12 +54,12 @@ class Reports(Part):
         self._since_ms = now_ms
         self._counts: dict[_Label, _Counts] = {}
         self._turn: list[tuple[_Label, Sequence[GroupResult], int]] = []
-        self._taken_ms: int | None = None  # when the bodies of the commit at hand were made
+        self._taken_ms: int | None = None  # when the bodies of the current commit were made
 
     def add(self, program: str, results: Sequence[GroupResult], took_ms: float) -> None:
-        """Take note of a call's results; they count when the turn commits.
+        """Record a call's results; they count when the turn commits.
 
-        Results are borrowed until then; ``took_ms`` is of the whole call.
+        The results are borrowed until then; ``took_ms`` is for the whole call.
         """
         label = self._labels.get(program)
         runs = sum(len(group.runs) for group in results)
@@ -67,17 +67,18 @@ class Reports(Part):
             self._turn.append((label, results, timed_bucket(took_ms * _US, runs)))
 
     def add_refusal(self, label: _Label, device_id: str, error: str) -> None:
-        """Count a version that a device could not install as one failed run of it.
+        """Count a refused version as one failed run of it.
 
-        The label is task and version as the cloud knows them, the error the class of the failure.
+        The label is task and version as the cloud knows them; ``error`` is the class of the
+        failure.
         """
         self._of(label).add_refusal(device_id, error)
 
     def due(self, now_ms: int, *, is_last: bool = False) -> list[bytes]:
-        """Return the bodies that the commit at hand is to send, usually none.
+        """Return the report bodies for the current commit, usually none.
 
-        They hold what earlier commits counted, which is forgotten when this one has committed.
-        ``is_last`` does not wait for the next report's time: none will follow for long.
+        They have the counts of earlier commits, which are reset when this one has committed.
+        ``is_last`` reports at once: no other report follows for long.
         """
         if not self.is_due(now_ms, is_last=is_last):
             return []
@@ -92,7 +93,7 @@ class Reports(Part):
         return list(encode_reports(reports, self._compression))
 
     def is_due(self, now_ms: int, *, is_last: bool = False) -> bool:
-        """Say whether ``due`` would return a body."""
+        """Return whether ``due`` would return a body."""
         if not self._counts:
             return False
         passed_ms = now_ms - self._since_ms
@@ -102,19 +103,19 @@ class Reports(Part):
     def restart(self, opening: Opening) -> None:
         """Forget the turn: nothing of it was committed."""
         self._turn, self._taken_ms = [], None
-        # what was counted keeps its own names
+        # existing counts keep their names
         self._labels = opening.sets.labels
 
     def idle(self, turn: Turn) -> bool:
-        """Say whether a report is due."""
+        """Return whether a report is due."""
         return self.is_due(wall_ms(), is_last=turn.is_last)
 
-    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - part signature
         """Make the frames of a report that is due."""
         turn.bodies += self.due(wall_ms(), is_last=turn.is_last)
 
-    def committed(self, turn: Turn) -> None:  # noqa: ARG002 - the part's signature
-        """Count the turn's runs: it is in the store, with the bodies that were taken."""
+    def committed(self, turn: Turn) -> None:  # noqa: ARG002 - part signature
+        """Count the turn's runs, and reset the counts that it has sent."""
         if self._taken_ms is not None:
             self._counts, self._since_ms, self._taken_ms = {}, self._taken_ms, None
         for label, results, bucket in self._turn:
@@ -171,7 +172,7 @@ class _Counts:
         _add_failure(device, error)
 
     def _begin(self, device_id: str) -> "tuple[DeviceRuns, _Group]":
-        # a receipt that comes later is for the next report
+        # a later receipt is for the next report
         proof = self._proof_of(device_id, *self._label)
         group = self.groups.setdefault((proof.release, proof.group), _Group())
         device = DeviceRuns(device_id, 0, {}, receipt=proof.receipt)
@@ -181,7 +182,7 @@ class _Counts:
 
 
 class _Group:
-    """Of devices whose receipts name the same group of the same release."""
+    """Devices whose receipts name the same group of the same release."""
 
     def __init__(self) -> None:
         self.devices: list[DeviceRuns] = []
@@ -192,7 +193,7 @@ class _Group:
         self._latency[bucket] = self._latency.get(bucket, 0) + runs
 
     def parts(self) -> list[tuple[list[DeviceRuns], dict[int, int], dict[int, int]]]:
-        """Cut into what a frame holds."""
+        """Split the counts into parts of a frame's size."""
         if len(self.devices) <= FRAME_DEVICES:
             return [(self.devices, self._latency, self.output)]
         parts = []
@@ -200,7 +201,7 @@ class _Group:
         for start in range(0, len(self.devices), FRAME_DEVICES):
             part = self.devices[start : start + FRAME_DEVICES]
             runs = sum(device.runs for device in part)
-            # whose run took how long is not kept: any share of that size is as good
+            # durations are not kept by device, so any share of that size is as good
             parts.append((part, _taken(latency, runs), _taken(output, runs)))
         return parts
 

@@ -1,4 +1,4 @@
-"""Keeps a partition's snapshots up to date beside its turns."""
+"""Updates of a partition's snapshots beside its turns."""
 
 import logging
 import shutil
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class SnapshotKeeper(Part):
-    """Snapshots of one partition; behind all other parts: it copies what was committed."""
+    """Snapshots of one partition; after all other parts, as it copies commits."""
 
     _rows: PartitionRows
 
@@ -30,29 +30,30 @@ class SnapshotKeeper(Part):
         self._has_sent = False  # whether the last commit made frames
 
     def take_over(self, path: Path, own_epoch: int, epochs: range = ANY_EPOCH) -> int:
-        """Claim a partition, and take the newest snapshot if somebody else had it since; blocks.
+        """Claim a partition; take the newest snapshot if another host has owned it since. Blocks.
 
-        Where he left none, this owner begins anew, too, as he did: the database is put aside.
+        If that owner left no snapshot, the partition starts empty, as it did there: the local
+        database is put aside.
 
         Args:
             path: The database's folder, closed.
-            own_epoch: Of its last opening, 0 where there is none.
-            epochs: Those that its placement allows.
+            own_epoch: Epoch of its last opening; 0 without a database.
+            epochs: Epochs that its placement allows.
 
         Returns:
-            The epoch that was claimed.
+            The claimed epoch.
 
         Raises:
-            EpochTakenError: A later placement has it.
-            StoreError: It cannot be claimed or fetched, or put aside.
+            EpochTakenError: A later placement has the partition.
+            StoreError: The partition cannot be claimed, fetched or put aside.
         """
         newest = self._copies.prepare(path)
         claim = path.with_name(f"{path.name}.claim")
         is_own = self.snapshots.last_epoch <= own_epoch or (
-            # a process died behind its claim, and sent nothing with it
+            # a process died after its claim, without sending anything
             claim.exists()
             and claim.read_bytes() == self.snapshots.last_claim
-            # somebody may have removed a database
+            # the operator may have removed a database
             and (own_epoch or newest is None)
         )
         if is_own:
@@ -60,39 +61,39 @@ class SnapshotKeeper(Part):
         epoch = self.snapshots.own(epochs, own_epoch)
         point = self.snapshots.fetch(path)
         if point is not None:
-            _log.info("%s was taken over from the snapshot %s", path, point)
+            _log.info("%s was restored from the snapshot %s", path, point)
         elif own_epoch:
             put_aside(path, str(own_epoch))
-            _log.warning("%s begins anew: its last owner left no snapshot", path)
+            _log.warning("%s starts empty: its last owner left no snapshot", path)
         return epoch
 
     def claim(self, path: Path, above: int, epochs: range = ANY_EPOCH) -> int:
-        """Claim a partition whose database at the path is as far as its last owner's; blocks.
+        """Claim a partition whose local database is as new as its last owner's; blocks.
 
-        Returns an epoch above this one, see ``PartitionSnapshots.own``.
+        Returns an epoch above ``above``; see ``PartitionSnapshots.own``.
         """
         note = partial(_note, path.with_name(f"{path.name}.claim"))
         return self.snapshots.own(epochs, above, note)
 
     def restart(self, opening: Opening) -> None:
-        """Copy the database that was opened."""
+        """Start copying the opened database."""
         self._rows, self._commits = opening.rows, opening.head.counters.commits
         self._has_sent, self._next_frame = False, opening.head.next_frame
         self._copies.on_kept = self._rows.kept
 
-    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature
-        """Ask for a commit when it is time to make a snapshot of what the last one has let out."""
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - part signature
+        """Request a commit when a snapshot is due and the last commit has sent frames."""
         return self._has_sent and self._copies.is_due
 
     def committed(self, turn: Turn) -> None:
-        """Make a snapshot when it is time to; between two turns."""
-        self._commits += turn.is_written  # more than it counts itself: its last ones are none
+        """Make a snapshot if one is due; runs between two turns."""
+        self._commits += turn.is_written  # the head does not count final commits
         next_frame = turn.head.next_frame
         self._has_sent, self._next_frame = next_frame != self._next_frame, next_frame
         self._copies.committed(self._rows.path, self._rows.checkpoint, self._point)
 
     def close(self, deadline_ms: float | None) -> None:
-        """Make the last one; blocks until the deadline, a longer upload goes on alone."""
+        """Make the last snapshot; blocks until the deadline, but a longer upload continues."""
         if deadline_ms is not None:
             rows = self._rows
             self._copies.close(rows.path, rows.checkpoint, self._point, deadline_ms)
@@ -103,10 +104,10 @@ class SnapshotKeeper(Part):
 
 
 def put_aside(path: Path, label: str) -> Path:
-    """Give a database another name with a label, and return that; what had it is removed.
+    """Rename a database with a label and return the new path, replacing a former one.
 
     Raises:
-        StoreError: The disk refuses.
+        StoreError: The disk refuses the change.
     """
     aside = path.with_name(f"{path.name}.aside-{label}")
     try:

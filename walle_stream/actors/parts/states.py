@@ -1,4 +1,4 @@
-"""What scripts keep of each device."""
+"""State that scripts keep for each device."""
 
 from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.rows.partition_rows import PartitionRows
@@ -11,11 +11,11 @@ class States(Part):
     _opening: Opening
 
     def restart(self, opening: Opening) -> None:
-        """Begin with the states as they are stored."""
+        """Begin with the stored states."""
         self._opening = opening
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
-        """Write what runs changed, then what installations did."""
+        """Write the changes of runs, then those of installations."""
         for task, changes in (*turn.done.changed, *turn.changed_states):
             rows.put_task_states(task, changes)
 

@@ -1,6 +1,6 @@
-"""What a partition is given before its first turn, and what it says of itself.
+"""Settings of a partition before its first turn, and its figures.
 
-``partition_plan`` is what the partitions of a run share, ``partition_sets`` which tasks each
-device has, ``journal`` when a device must be written, ``latency`` how long commits took.
-The room never runs a task and never commits.
+``partition_plan`` has the settings shared by the partitions of a run. ``partition_sets`` has the
+tasks of each device. ``journal`` decides when a device must be written. ``latency`` measures the
+time to commits. The package never runs a task and never commits.
 """

@@ -1,12 +1,11 @@
-"""Which batches a partition keeps, and which devices must be written so that it need not.
+"""Window of a partition's journal, and the devices to write before batches can leave it.
 
-A device's open pages change with every event; to write them at every commit would
-decide the throughput. So a commit writes its batch instead, as one row, and a
-device only when it has been dirty for a *horizon* of events or bytes. Short pages
-come and go without ever touching the store. After a death the rows of the journal
-are given again to a machine of its own (``recovery``).
+A device's open pages change with every event, and writing them at every commit would limit the
+throughput. A commit therefore writes its batch as one row, and writes a device only after it has
+been dirty for a *horizon* of events or bytes. Short pages come and go without a write. After a
+crash, ``recovery`` gives the journal's rows to a machine again.
 
-Invariant: for every dirty device the journal holds every batch since it became so.
+Invariant: for every dirty device the journal holds every batch since the device became dirty.
 """
 
 from collections import deque
@@ -17,7 +16,7 @@ import msgspec
 JOURNAL_EVENTS_DEFAULT: Final = 20_000
 
 JOURNAL_MAX_BYTES: Final = 16 * 2**20
-"""Most bytes that it holds, however few events those are."""
+"""Maximum bytes of the journal, however few events they hold."""
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -30,20 +29,20 @@ class JournalWindow:
     """The batches in a partition's journal. One thread."""
 
     def __init__(self, max_events: int) -> None:
-        """Begin with an empty journal; with 0 events to keep, every commit writes every device."""
+        """Begin with an empty journal; with 0 events every commit writes every device."""
         self._max_events = max_events
         self._kept: deque[_Kept] = deque()
         self._events = self._bytes = 0
 
     def add(self, number: int, events: int, size_bytes: int) -> None:
-        """Keep a batch."""
+        """Add a batch."""
         self._kept.append(_Kept(number, events, size_bytes))
         self._events += events
         self._bytes += size_bytes
 
     @property
     def due(self) -> int:
-        """Devices dirty since this batch or an earlier one must be written; 0 for none."""
+        """Last batch whose dirty devices, with earlier ones, must be written now; 0 for none."""
         events, size_bytes, due = self._events, self._bytes, 0
         for batch in self._kept:
             if events <= self._max_events and size_bytes <= JOURNAL_MAX_BYTES:
@@ -54,9 +53,9 @@ class JournalWindow:
         return due
 
     def release(self, oldest_dirty: int | None) -> list[int]:
-        """Let go batches that are wholly in the store; return their numbers, ascending.
+        """Remove batches whose devices are all stored; return their numbers, ascending.
 
-        ``oldest_dirty`` is the first batch of which something is not; None for none.
+        ``oldest_dirty`` is the first batch with a device that is not stored; None for none.
         """
         released = []
         kept = self._kept

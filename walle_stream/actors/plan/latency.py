@@ -1,6 +1,6 @@
 """Latencies in buckets: constant memory, cheap to add, mergeable.
 
-Wall-clock measurement only; nothing here reaches a feature or a state row.
+Wall-clock measurements only; they reach no feature and no state row.
 """
 
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ import msgspec
 
 
 class LatencyMs(msgspec.Struct, frozen=True):
-    """Quantiles of a latency, milliseconds; null when nothing was measured."""
+    """Quantiles of a latency, milliseconds; null without samples."""
 
     p50: float | None
     p99: float | None
 
 
 class Latencies:
-    """Collects latencies in a fixed number of buckets, 0.01 ms to 100 s.
+    """Latency samples in a fixed number of buckets, 0.01 ms to 100 s.
 
     Not thread-safe: each partition host has its own, merged at the end.
     """
@@ -24,7 +24,7 @@ class Latencies:
     __slots__ = ("buckets", "count", "sum_ms")
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Start without samples."""
         self.buckets: dict[int, int] = {}
         self.count = 0
         self.sum_ms = 0.0
@@ -60,7 +60,7 @@ class Latencies:
         return copied
 
     def count_below(self, latency_ms: float) -> int:
-        """Return how many samples are at most this, in milliseconds."""
+        """Return the number of samples at or below a latency in milliseconds."""
         return sum(
             times for bucket, times in self.buckets.items() if _value_of(bucket) <= latency_ms
         )
@@ -78,7 +78,7 @@ class Latencies:
         return _value_of(max(self.buckets))
 
     def report(self) -> LatencyMs:
-        """Return the quantiles of the report."""
+        """Return the quantiles for a run's report."""
         return LatencyMs(self.quantile(0.5), self.quantile(0.99))
 
 

@@ -1,4 +1,4 @@
-"""What the partitions of a run share, and what each says of itself."""
+"""Settings that the partitions of a run share, and figures of each partition."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,7 +18,7 @@ ACTIVE_DEVICES_DEFAULT: Final = 10_000
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
-    """What all partitions of a run share."""
+    """Settings of all partitions of a run."""
 
     tasks: Mapping[str, InstalledTask]
     policy: SequencePolicy
@@ -27,30 +27,30 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     compression: str = "zstd"
     active_devices: int = ACTIVE_DEVICES_DEFAULT
     incarnation: str = ""
-    """Of the data directory, for partitions that begin in it."""
+    """Incarnation of the data directory, for partitions that begin in it."""
     journal_events: int = JOURNAL_EVENTS_DEFAULT
-    """Events that the journal holds before dirty devices are written."""
+    """Number of events that the journal holds before dirty devices are written."""
     only_device: str = ""
-    """The one device of the run, where there is one: messages of others are passed over."""
+    """Only device of the run, if it has one; messages for other devices are skipped."""
     is_measured: bool = False
-    """Whether the ledger also has what would have travelled otherwise."""
+    """Whether the ledger also measures alternatives to the bytes sent."""
     sink: DeadLetterSink | None = None
     pipeline: str = ""
     report_ms: int = 0
-    """Shortest time between two reports of how tasks do; 0 for none."""
+    """Minimum time between two reports of the tasks' runs; 0 for no reports."""
     reported_as: Mapping[str, tuple[str, str]] = {}
-    """For tasks of the definition that are reported: name and version as the cloud knows them."""
+    """Name and version in the cloud, for the definition's tasks that are reported."""
     proof_of: ProofOf | None = None
-    """What devices show with their reports; None: nothing."""
+    """Source of the receipts that go with reports; None for none."""
     programs: ProgramSource | None = None
-    """Loads what is installed while the host runs; None: nothing is."""
+    """Loader of programs installed while the host runs; None if there are none."""
 
     warned: set[str] = msgspec.field(default_factory=set)
-    """Tasks whose script was warned of in this process."""
+    """Tasks whose script already caused a warning in this process."""
 
     @property
     def triggers(self) -> dict[str, tuple[tuple[str, ...], ...]]:
-        """For each task its trigger conditions."""
+        """Trigger conditions of each task."""
         return {name: task.triggers for name, task in self.tasks.items()}
 
 
@@ -67,4 +67,4 @@ class PartitionStatus(msgspec.Struct):
     ledger: Ledger
     tasks: dict[str, TaskCounts] = {}
     waiting_messages: int = 0
-    """For devices that were never seen."""
+    """Messages for devices that were never seen."""

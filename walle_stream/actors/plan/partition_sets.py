@@ -1,13 +1,13 @@
-"""The task sets of one partition: what is installed on its devices, and their states then.
+"""Task sets of one partition: the tasks installed on its devices, and the device states.
 
-An installation is an input as events are: it stands in the journal, behind the events of the
-commit that it is part of. So a recovery, which gives batches again, gives every event to the
-tasks that its device had when it came.
+An installation is an input, as events are. It is in the journal, after the events of its commit. A
+recovery, which repeats batches, thus gives every event to the tasks that its device had at that
+time.
 
-A state follows its layout (``stateVersion``). Where a device gets a version of a task with a
-later layout, the state is kept as it is beside the one that the script migrates; where it goes
-back, what was kept takes the place again. One earlier layout is kept for each task; that there
-was no state, or no such task, is kept, too, so that a device can go back whatever it began with.
+A state has a layout (``stateVersion``). When a device gets a version of a task with a later layout,
+the script migrates the state, and a copy of the old state is kept. When the device goes back, the
+kept state returns. One earlier layout is kept for each task. The absence of a state, or of the
+task, is kept too, so that a device can always go back.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,23 +27,23 @@ from walle_stream.vm.guest.migration import VERSION_KEY
 from walle_stream.vm.guest.state import merge
 
 _NO_LAYOUT: Final = 0
-"""Kept in place of one where a task's first version on a device has a later layout than 1."""
+"""Layout kept if a task's first version on a device has a later layout than 1."""
 
 
 class ProgramSource(Protocol):
-    """Has the pool of VMs run what is installed. Any thread."""
+    """Loader of installed programs into the pool of VMs. Any thread."""
 
     def ensure(self, task: str, installed: InstalledTask) -> None:
-        """Load a program's version into the pool, unless it is there; blocks.
+        """Load a version of a task into the pool, unless it is loaded; blocks.
 
         Raises:
-            PackageError: Its package is not stored, or not for this interpreter.
+            PackageError: The package is not stored, or not for this interpreter.
             VmStartError: No VM can be made.
         """
 
 
 class PartitionSets:
-    """What is installed in one partition. One thread, the device host's."""
+    """Tasks installed in one partition. One thread, the device host's."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class PartitionSets:
         programs: ProgramSource | None = None,
         reported_as: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
-        """Take over what an opened partition has, with the definition's tasks by name.
+        """Use the sets of an opened partition, with the definition's tasks by name.
 
-        Without ``programs`` nothing is installed ever. ``reported_as`` has names and versions in
-        reports, for tasks of the definition.
+        Without ``programs`` no task is ever installed. ``reported_as`` has the names and versions
+        of the definition's tasks in reports.
         """
         self._rows = rows
         self._policy = policy
@@ -64,21 +64,21 @@ class PartitionSets:
         self._definition = default
         self._changes: dict[str, Changes] = {}
         self.versions: dict[str, str] = {}
-        """By program."""
+        """Versions by program."""
         self.on_error: dict[str, FailurePolicy] = {}
-        """By program."""
+        """Failure policies by program."""
         self.labels: dict[str, tuple[str, str]] = dict(reported_as or {})
-        """Name and version in reports, by program; installed ones are called as they came."""
+        """Name and version in reports, by program; for installed ones, those of their origin."""
         self.names: set[str] = set()
-        """Of all tasks that some device may have."""
+        """Names of all tasks that some device may have."""
         self._learn(DEFAULT_SET, {})
 
     def find(self, set_id: str) -> SetDefinition:
-        """Return a stored or put set, ready to run; blocks where its programs must be loaded.
+        """Return a set, stored or new, ready to run; blocks while its programs are loaded.
 
         Raises:
-            StoreCorruptedError: There is none.
-            PackageError: A package of it is not stored here any more.
+            StoreCorruptedError: The set is not stored.
+            PackageError: A package of the set is no longer stored here.
         """
         changes = self.changes(set_id)
         if self._programs is not None:
@@ -88,17 +88,17 @@ class PartitionSets:
         return SetDefinition.of(changes, self._definition, self._policy)
 
     def changes(self, set_id: str) -> Changes:
-        """Return what a set changes of the definition's tasks.
+        """Return the changes of a set to the definition's tasks.
 
         Raises:
-            StoreCorruptedError: There is none.
+            StoreCorruptedError: The set is not stored.
         """
         if set_id not in self._changes:
             self._learn(set_id, stored_changes(self._rows, set_id))
         return self._changes[set_id]
 
     def after(self, set_id: str, wanted: Wanted) -> str:
-        """Return the set of a device that had one; a new one goes into the commit at hand."""
+        """Return the set that follows ``set_id``; a new set goes into the current commit."""
         changes = dict(self.changes(set_id))
         for name, task in wanted.items():
             if isinstance(task, InstalledTask) or (task is None and name in self._definition):
@@ -118,9 +118,9 @@ class PartitionSets:
         return {task.program: task for task in tasks}
 
     def move(self, turn: Turn, machine: Core, states: TaskStates) -> None:
-        """Give devices their new sets, in the commit at hand.
+        """Give devices their new sets in the current commit.
 
-        The machine has these devices in memory. Devices whose states cannot follow are taken out of
+        The machine has these devices in memory. A device whose state cannot follow is removed from
         the turn, and refused.
         """
         counts, installs = dict(turn.head.task_sets), []
@@ -140,9 +140,9 @@ class PartitionSets:
     def _move_states(
         self, device_id: str, before: str, set_id: str, states: TaskStates, turn: Turn
     ) -> str:
-        """Let a device's states follow the layouts of its next tasks, in the commit at hand.
+        """Migrate a device's states to the layouts of its next tasks, in the current commit.
 
-        Returns why it cannot be; nothing has changed then. Empty when it is done.
+        Returns the reason of a refusal, without any change; an empty string after success.
         """
         going = []
         old = self.tasks(before)
@@ -153,11 +153,11 @@ class PartitionSets:
                 and old_task.package
                 and old_task.state_version == task.state_version
             ):
-                continue  # what there was to keep was kept when its layout was installed
+                continue  # any state to keep was kept when this layout was installed
             state = states.of_task(name)(device_id)
             layout = _layout_of(state)
             if not state:
-                # that there was none is kept as well; of a task that is new here, for any layout
+                # the absence of a state is kept as well; for a new task it is valid for any layout
                 layout = old[name].state_version if name in old else _NO_LAYOUT
                 is_later = max(layout, 1) < task.state_version
                 state = {VERSION_KEY: b"%d" % layout} if is_later else {}
@@ -170,8 +170,8 @@ class PartitionSets:
                 if not kept:
                     return (
                         f"task {name!r}: version {task.version!r} has stateVersion "
-                        f"{task.state_version}, the device's state is of {layout}, and none of the "
-                        "earlier layout was kept: install a version with that stateVersion"
+                        f"{task.state_version}, the device's state has {layout}, and no state of "
+                        "the earlier layout was kept: install a version with that stateVersion"
                     )
             going.append((name, state, layout, kept))
         for name, state, layout, kept in going:
@@ -179,7 +179,7 @@ class PartitionSets:
             if kept is None:
                 self._rows.keep_state(device_id, name, layout, state)
                 continue
-            back = {} if kept.keys() == {VERSION_KEY} else kept  # there was none
+            back = {} if kept.keys() == {VERSION_KEY} else kept  # there was no state
             changes: dict[str, bytes | None] = {key: None for key in state if key not in back}
             changes.update(back)
             merge(state, changes)
@@ -203,10 +203,10 @@ class PartitionSets:
 
 
 def stored_changes(rows: PartitionRows, set_id: str) -> Changes:
-    """Return what a stored set changes of the definition's tasks.
+    """Return the changes of a stored set to the definition's tasks.
 
     Raises:
-        StoreCorruptedError: There is none.
+        StoreCorruptedError: The set is not stored.
     """
     changes = rows.task_set(set_id) if set_id else {}
     if changes is None:

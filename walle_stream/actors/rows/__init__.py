@@ -1,5 +1,5 @@
-"""What a partition reads and writes, as rows of its database.
+"""Rows of a partition's database.
 
-In: values. Out: rows in one write batch, by the key layouts of ``store.keys``. The room
-never decides when to commit, and knows neither turns nor parts.
+Input: values. Output: rows in one write batch, with the key layouts of ``store.keys``. The package
+never decides when to commit, and does not know turns or parts.
 """

@@ -1,8 +1,8 @@
-"""Dead letters as rows of a partition: the letter, its record, and whether a sink has it.
+"""Dead letters as rows of a partition: the letter, its record, and the mark of an unsent letter.
 
-The letter is JSON and begins with what people read; its record stands in a row of its own,
-and only where it is more than the letter shows. Both stay. The mark of a letter that the sink
-has not acknowledged is written with it and deleted in a later commit, as frames are.
+The letter is JSON and begins with the fields for people. Its record has a row of its own, but only
+if the letter does not show it whole. Both rows stay. The mark of a letter that the sink has not
+acknowledged is written with the letter and deleted in a later commit, as frames are.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ _DECODER: Final = msgspec.json.Decoder(DeadLetter)
 
 
 class LetterReader(Protocol):
-    """What is needed of a partition's database for reading."""
+    """Read access to a partition's database."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the committed value of a key."""
@@ -45,7 +45,7 @@ def decode_letter(row: bytes) -> DeadLetter:
 def put_letter(
     transaction: Transaction, number: int, letter: DeadLetter, *, is_to_send: bool
 ) -> None:
-    """Write a letter's rows; ``is_to_send`` where there is a sink, which has it not yet."""
+    """Write a letter's rows; ``is_to_send``: whether a sink has yet to receive it."""
     transaction.put(keys.dead_letter_key(number), encode_letter(letter))
     if letter.record and letter.record != letter.raw.encode():
         transaction.put(keys.letter_record_key(number), letter.record)
@@ -71,7 +71,7 @@ def read_unsent(store: LetterReader, after: int) -> Iterator[tuple[int, DeadLett
 
 
 def drop_marks(transaction: Transaction, numbers: Iterable[int]) -> None:
-    """Delete the marks of letters that the sink has."""
+    """Delete the marks of letters that the sink has acknowledged."""
     for number in numbers:
         transaction.delete(keys.unsent_letter_key(number))
 

@@ -1,4 +1,4 @@
-"""Rows of messages that came down: those that wait for their device, and their senders."""
+"""Rows of messages from the cloud: messages that wait for their device, and their senders."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,25 +7,25 @@ from walle_stream.store import keys
 from walle_stream.wire.rows import RowDecoder, encode_row
 
 type Waiting = tuple[str, int, str, int, bytes]
-"""(device id, watermark when it came, sender, the sender's number, payload)."""
+"""(device id, watermark at arrival, sender, the sender's number, payload)."""
 
 decode_waiting = RowDecoder(tuple[str, int, str, int, bytes], "message").decode
 _decode_sender = RowDecoder(tuple[int, int], "sender").decode
 
 
 def waiting_messages(rows: PartitionRows) -> Iterator[tuple[int, Waiting]]:
-    """Iterate over committed messages that wait, by their numbers."""
+    """Iterate over the committed waiting messages, by number."""
     for key, value in rows.scan(keys.MESSAGE_PREFIX):
         yield keys.parse_number(key), decode_waiting(value)
 
 
 def put_waiting(rows: PartitionRows, number: int, message: Waiting) -> None:
-    """Write a message that waits."""
+    """Write a waiting message."""
     rows.batch.put(keys.message_key(number), encode_row(message))
 
 
 def take_waiting(rows: PartitionRows, numbers: Iterable[int]) -> Iterator[tuple[int, Waiting]]:
-    """Iterate over committed messages of these numbers, and delete them."""
+    """Iterate over the committed messages with these numbers, and delete them."""
     for number in numbers:
         key = keys.message_key(number)
         row = rows.get(key)
@@ -35,7 +35,7 @@ def take_waiting(rows: PartitionRows, numbers: Iterable[int]) -> Iterator[tuple[
 
 
 def senders(rows: PartitionRows) -> list[tuple[str, int]]:
-    """Return (sender, number of its last message), the one that was seen longest ago first."""
+    """Return (sender, number of its last message), least recent first."""
     found = [
         (*_decode_sender(value)[::-1], key[1:].decode())
         for key, value in rows.scan(keys.SENDER_PREFIX)
@@ -44,7 +44,7 @@ def senders(rows: PartitionRows) -> list[tuple[str, int]]:
 
 
 def put_sender(rows: PartitionRows, sender: str, number: int, seen: int) -> None:
-    """Write the number of a sender's last message; ``seen`` ascends with all that come."""
+    """Write the number of a sender's last message; ``seen`` ascends with each message."""
     rows.batch.put(keys.sender_key(sender), encode_row((number, seen)))
 
 

@@ -1,8 +1,7 @@
-"""What a partition's turn reads and writes, as rows of its database.
+"""Reads and writes of a partition's turn, as rows of its database.
 
-Knows keys and encodings, decides nothing. Everything written between two
-commits goes into one transaction; task state and feature rows go through
-buffering tables in front of it.
+The class knows keys and encodings, and decides nothing. All writes between two commits go into one
+transaction. Task state and feature rows first go through buffering tables.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +39,7 @@ class PartitionRows:
     """Rows of one partition. One thread, the device host's."""
 
     def __init__(self, store: PartitionStore, flush_policy: FlushPolicy | None = None) -> None:
-        """Take over an opened database; it is closed with this object."""
+        """Use an opened database, which is closed with this object."""
         self._store = store
         self._policy = flush_policy or FlushPolicy()
         self._transaction: Transaction | None = None
@@ -51,26 +50,26 @@ class PartitionRows:
     # Reading
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a committed row of a part with keys of its own; None when there is none."""
+        """Return a committed row of a part with its own keys, or None."""
         return self._store.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over committed rows of a part with keys of its own."""
+        """Iterate over committed rows of a part with its own keys."""
         return self._store.scan(prefix)
 
     def head(self) -> PartitionHead:
-        """Return where the partition stands."""
+        """Return the partition's head, as of the last commit."""
         row = self._store.get(keys.HEAD_KEY)
         return PartitionHead() if row is None else _decode_head(row)
 
     def offset(self) -> bytes | None:
-        """Return the source's offset, None before the first commit."""
+        """Return the source's offset, or None before the first commit."""
         return self._store.get(keys.OFFSET_KEY)
 
     def incarnation(self, first: str) -> str:
-        """Return whose devices these are, as the partition began; blocks the first time.
+        """Return the incarnation with which the partition began; blocks the first time.
 
-        ``first`` is of the data directory, where nothing is stored yet.
+        ``first`` is the data directory's; it is stored if there is none yet.
         """
         stored = self._store.get(keys.INCARNATION_KEY)
         if stored is not None:
@@ -83,12 +82,12 @@ class PartitionRows:
 
     @property
     def durability(self) -> Durability:
-        """Which commits survive a power cut."""
+        """Tracker of the commits that survive a power cut."""
         return self._store.durability
 
     @property
     def epoch(self) -> int:
-        """Of the last opening."""
+        """Epoch of the last opening."""
         stored = self._store.get(keys.EPOCH_KEY)
         return int(_U64.unpack(stored)[0]) if stored else 0
 
@@ -97,7 +96,7 @@ class PartitionRows:
         self._store.checkpoint(path)
 
     def kept(self) -> None:
-        """Tell that the last copy is a snapshot for good; any thread. See ``Tenant.kept``."""
+        """Record that the last copy is a complete snapshot; any thread. See ``Tenant.kept``."""
         if self._store.tenant is not None:
             self._store.tenant.kept()
 
@@ -109,7 +108,7 @@ class PartitionRows:
     def next_epoch(self, least: int = 0) -> int:
         """Take a new epoch for this opening and make it durable; blocks.
 
-        Where placement is by generations, ``least`` is above all epochs of earlier ones.
+        If placement uses generations, ``least`` is above all epochs of earlier generations.
         """
         epoch = max(self.epoch + 1, least)
         transaction = self._store.begin()
@@ -119,11 +118,11 @@ class PartitionRows:
         return epoch
 
     def device(self, device_id: str) -> bytes | None:
-        """Return the row of a device at rest, None where there is none."""
+        """Return the row of a passive device, or None."""
         return self._store.get(DeviceKeys(device_id).row)
 
     def device_ids(self, behind: str, limit: int) -> list[str]:
-        """Return ids of devices at rest behind one, ascending; reads nothing else of them."""
+        """Return ids of stored devices after ``behind``, ascending; reads no values."""
         found: list[str] = []
 
         def take(key: bytes) -> bytes | None:
@@ -137,7 +136,7 @@ class PartitionRows:
         return found
 
     def wake(self, core: Core, device_ids: Iterable[str]) -> None:
-        """Bring devices into memory, but those that are there."""
+        """Load those devices into memory that are missing."""
         for device_id in device_ids:
             if not core.is_active(device_id):
                 core.activate(device_id, self.device(device_id), partial(self._pages, device_id))
@@ -152,23 +151,23 @@ class PartitionRows:
             yield keys.parse_number(key), decode_batch(value)
 
     def journal_definition(self) -> SetDefinition | None:
-        """Return what the journal's batches were handled with, None at first."""
+        """Return the definition of the journal's batches; None at first."""
         row = self._store.get(keys.JOURNAL_KEY)
         return None if row is None else _decode_definition(row)
 
     def task_set(self, set_id: str) -> Changes | None:
-        """Return what a stored set changes, None when there is none."""
+        """Return the changes of a stored set, or None."""
         row = self._store.get(keys.task_set_key(set_id))
         return None if row is None else _decode_task_set(row)
 
     def kept_state(self, device_id: str, task: str, layout: int) -> dict[str, bytes]:
-        """Return a state of an earlier layout by key; empty when none was kept."""
+        """Return a state of an earlier layout, by key; empty if none was kept."""
         prefix = DeviceKeys(device_id).kept_states(task, layout)
         skip = len(prefix)
         return {key[skip:].decode(): value for key, value in self._store.scan(prefix)}
 
     def timers(self) -> Iterator[tuple[str, int]]:
-        """Iterate over the devices at rest that have a deadline."""
+        """Iterate over the stored devices that have a deadline."""
         for key, value in self._store.scan(keys.DEADLINE_PREFIX):
             device_id, deadline_ms = key[1:].decode(), int(_U64.unpack(value)[0])
             self._deadlines[device_id] = deadline_ms
@@ -187,11 +186,11 @@ class PartitionRows:
         ]
 
     def calls(self) -> Iterator[CloudCall]:
-        """Iterate over the calls of the cloud without a reply, by device and number."""
+        """Iterate over the calls to the cloud without a reply, by device and number."""
         for _, value in self._store.scan(keys.CALL_PREFIX):
             yield _decode_call(value)[1]
 
-    # Writing; all of it becomes visible with ``commit``
+    # Writes, which become visible with ``commit``
 
     def put_device(self, rows: DeviceRows) -> None:
         """Write a device and the changes of its open pages."""
@@ -216,7 +215,7 @@ class PartitionRows:
             transaction.delete(keys.batch_key(number))
 
     def put_journal_definition(self, definition: SetDefinition) -> None:
-        """Write what the journal's batches are handled with."""
+        """Write the definition of the journal's batches."""
         self.batch.put(keys.JOURNAL_KEY, encode_row(definition))
 
     def put_task_set(self, set_id: str, changes: Changes) -> None:
@@ -226,13 +225,13 @@ class PartitionRows:
     def keep_state(
         self, device_id: str, task: str, layout: int, state: Mapping[str, bytes]
     ) -> None:
-        """Write a copy of a state before it goes over to a later layout."""
+        """Write a copy of a state before its migration to a later layout."""
         transaction, prefix = self.batch, DeviceKeys(device_id).kept_states(task, layout)
         for key, value in state.items():
             transaction.put(prefix + key.encode(), value)
 
     def drop_kept_states(self, device_id: str, task: str) -> None:
-        """Delete what was kept of a task, of any layout."""
+        """Delete the kept states of a task, of any layout."""
         transaction = self.batch
         for key, _ in self._store.scan(DeviceKeys(device_id).kept_states(task)):
             transaction.delete(key)
@@ -240,7 +239,7 @@ class PartitionRows:
     def put_task_states(
         self, task: str, changes_by_device: Mapping[str, Mapping[str, bytes | None]]
     ) -> None:
-        """Write what a task's runs changed, by device and key; None deletes a key."""
+        """Write the state changes of a task's runs, by device and key; None deletes a key."""
         rows: dict[bytes, bytes | None] = {}
         for device_id, changes in changes_by_device.items():
             prefix = self._device_keys(device_id).states(task)
@@ -276,7 +275,7 @@ class PartitionRows:
     def unsent_letters(
         self, after: int, *, pipeline: str, incarnation: str, partition: int
     ) -> Iterator[KeptLetter]:
-        """Iterate over committed letters behind a number that the sink has not acknowledged."""
+        """Iterate over the committed letters after a number that the sink has not acknowledged."""
         for number, letter in read_unsent(self._store, after):
             yield KeptLetter(
                 letter=letter,
@@ -287,13 +286,13 @@ class PartitionRows:
             )
 
     def drop_letter_marks(self, numbers: Iterable[int]) -> None:
-        """Note which letters the sink has."""
+        """Delete the marks of letters that the sink has acknowledged."""
         drop_marks(self.batch, numbers)
 
     def put_dead_letters(
         self, head: PartitionHead, letters: Sequence[DeadLetter], *, is_to_send: bool
     ) -> None:
-        """Write dead letters behind those that are there, and count them."""
+        """Append dead letters, and count them."""
         transaction = self.batch
         for letter in letters:
             put_letter(transaction, head.next_dead_letter, letter, is_to_send=is_to_send)
@@ -301,13 +300,13 @@ class PartitionRows:
         head.counters.dead_letters += len(letters)
 
     def put_call(self, name: str, call: CloudCall) -> None:
-        """Write a call of the cloud that waits for its reply, named as the script knows it."""
+        """Write an open call to the cloud, with the script's name for it."""
         self.batch.put(keys.call_key(call.device_id, call.number), encode_row((name, call)))
 
     def take_call(self, device_id: str, number: int, digest: str) -> tuple[str, CloudCall] | None:
-        """Return a call that waits, with its name, and delete it; None when there is none.
+        """Return an open call with its name, and delete it; None if there is no such call.
 
-        A call of the same number with another digest is left alone.
+        A call with the same number but another digest is left alone.
         """
         transaction, key = self.batch, keys.call_key(device_id, number)
         row = transaction.get(key)
@@ -321,11 +320,11 @@ class PartitionRows:
 
     @property
     def has_changes(self) -> bool:
-        """Whether something was written since the last commit, but the head."""
+        """Whether there are writes since the last commit, other than the head."""
         return self._transaction is not None and self._transaction.row_count > 0
 
     def commit(self, head: PartitionHead, offset: bytes | None) -> None:
-        """Write everything in ONE write batch, with the source's offset behind it; blocks.
+        """Write everything in ONE write batch, with the source's offset; blocks.
 
         Raises:
             StoreError: Nothing was written.
@@ -343,7 +342,7 @@ class PartitionRows:
             table.mark_committed()
 
     def close(self) -> None:
-        """Drop what was not committed and release the database."""
+        """Drop uncommitted writes and release the database."""
         if self._transaction is not None:
             self._transaction.drop()
             self._transaction = None
@@ -357,7 +356,7 @@ class PartitionRows:
 
     @property
     def batch(self) -> Transaction:
-        """The write batch of the commit at hand, for parts with keys of their own."""
+        """The current write batch, for parts with their own keys."""
         if self._transaction is None:
             self._transaction = self._store.begin()
             for table in self._tables.values():

@@ -1,9 +1,9 @@
-"""A turn of a partition: what is taken, asked and found out until the next commit.
+"""A turn of a partition: its input, its runs and their results until the next commit.
 
-In: batches (``turn.Delivery``) and what they woke. Out: a ``turn.Turn`` in which each commit
-part finds what it writes. ``calling`` makes one call of a VM of many turns' runs, ``attempts``
-tries failed runs again, ``task_states`` holds the states between runs, ``origins`` knows in
-which record of the source an event came, ``ledger`` counts bytes.
+Input: batches (``turn.Delivery``) and the runs that they wake. Output: a ``turn.Turn``, in which
+each commit part finds its data. ``calling`` combines the runs of several turns into one call of a
+VM. ``attempts`` retries failed runs. ``task_states`` holds the states between runs. ``origins``
+finds the source record of an event. ``ledger`` counts bytes.
 
-The room never writes a row or sends a frame.
+The package never writes a row or sends a frame.
 """

@@ -1,9 +1,9 @@
-"""Tries failed runs again, as their task says.
+"""Retries of failed runs, by their task's policy.
 
-A run that failed is tried again with the same input: the same state, page, clock and seed. So
-that the later runs of its device see what it leaves, the device's runs of that task are taken
-one by one then, from the state before the first of them; nothing was committed. What only the
-input decides gives the same whenever it is done, also after a death.
+A failed run is retried with the same input: the same state, page, clock and seed. Later runs of the
+same device must see the state that it leaves. The device's runs of that task are therefore repeated
+one by one, from the state before the first of them; nothing was committed. Results that depend on
+the input alone are always the same, even after a crash.
 """
 
 import logging
@@ -19,23 +19,23 @@ from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 _log = logging.getLogger(__name__)
 
 PAUSE_MAX_MS: Final = 2_000
-"""Longest pause between two attempts: the partition waits for it."""
+"""Maximum pause between two attempts: the partition waits for it."""
 
 QUARANTINED: Final = "Quarantined"
-"""Error of a run that was not let begin."""
+"""Error of a run that was not allowed to start."""
 
 
 class FailurePolicy(msgspec.Struct, frozen=True):
-    """What becomes of a task's run that fails."""
+    """Policy for a task's failed runs."""
 
     attempts: int = 1
-    """Runs in all, ≥ 1."""
+    """Number of runs in all, ≥ 1."""
     backoff_ms: int = 100
-    """Pause before the second, doubled for each further one."""
+    """Pause before the second run, doubled for each further one."""
     leaves_letter: bool = True
 
     def pause_ms(self, failures: int) -> int:
-        """Return how long to wait after a number of failures (≥ 1)."""
+        """Return the pause after a number of failures (≥ 1)."""
         return min(self.backoff_ms << (failures - 1), PAUSE_MAX_MS)
 
 
@@ -70,11 +70,11 @@ class _DeviceRuns:
             return
         if result.error == QUARANTINED:
             if index < self._failed:
-                # its strikes were enough: what came before it has succeeded, and stays so
+                # its strikes caused the quarantine: the runs before it succeeded, and stay so
                 self.results = self._first.runs
                 self.changed = self._first.state
             else:
-                # what led to the quarantine says more than that there is one
+                # the cause of the quarantine says more than the quarantine itself
                 self.results.append(self.last.get(index, result))
             return
         self.failures[index] = self.failures.get(index, 0) + 1
@@ -84,12 +84,12 @@ class _DeviceRuns:
 
 
 class Attempts:
-    """Tries the runs of one call again, where some of them failed."""
+    """Retry of the failed runs of one call."""
 
     def __init__(
         self, call: Call, on_error: FailurePolicy, wait: Callable[[float], object]
     ) -> None:
-        """Begin with a call that was made, and its task's policy."""
+        """Begin with a finished call, and its task's policy."""
         self._call = call
         self._on_error = on_error
         self._wait = wait
@@ -97,7 +97,7 @@ class Attempts:
     def run(
         self, first: list[GroupResult], attempts: dict[tuple[str, int], int]
     ) -> Calling[list[GroupResult]]:
-        """Return the results, with those of devices with failed runs made anew."""
+        """Return the results, replaced for devices with failed runs."""
         queues = {}
         for at, (runs, group) in enumerate(zip(self._call.groups, first, strict=True)):
             failed = _first_failed(group.runs)
@@ -107,7 +107,7 @@ class Attempts:
         while waiting:
             pauses = [self._on_error.pause_ms(n) for n in map(_failures, waiting) if n]
             if pauses:
-                _log.info("task %s: %d runs are tried again", self._call.program, len(pauses))
+                _log.info("task %s: %d runs are retried", self._call.program, len(pauses))
                 self._wait(max(pauses) / 1000.0)
             [called] = yield [self._call._replace(groups=[queue.group() for queue in waiting])]
             for queue, group in zip(waiting, called.results, strict=True):

@@ -1,8 +1,8 @@
 """Calls of VMs that the turns of several partitions make together.
 
-A turn asks for calls by yielding them, and goes on when it is sent their results. So the
-turns of one host run side by side in its thread, and what they ask for at the same time
-is one call of the pool for each program: partitions cost no calls of their own.
+A turn requests calls by yielding them, and continues when it receives their results. The turns of
+one host thus run side by side in its thread. Their simultaneous requests become one call of the
+pool per program, so that more partitions cost no more calls.
 """
 
 from collections.abc import Generator, Mapping
@@ -14,7 +14,7 @@ from walle_stream.vm.results import DeviceGroup, GroupResult
 
 
 class Call(NamedTuple):
-    """Runs of one program that a turn asks for."""
+    """Runs of one program that a turn requests."""
 
     program: str
     groups: list[DeviceGroup]
@@ -22,19 +22,19 @@ class Call(NamedTuple):
 
 
 class Called(NamedTuple):
-    """What came back: a result per group, in order."""
+    """Results of a call: one per group, in order."""
 
     results: list[GroupResult]
     took_ms: float
-    """Of the whole call, as many of its milliseconds as it has of its runs."""
+    """Milliseconds of the whole call, in proportion to its share of the runs."""
 
 
 type Calling[T] = Generator[list[Call], list[Called], T]
-"""A turn; a partition's devices are its own, so no two ask for runs of one device."""
+"""A turn; partitions share no devices, so no two turns request runs of one device."""
 
 
 class Runner(Protocol):
-    """What runs calls: ``vm.pool.VmPool``."""
+    """Interface for running calls: ``vm.pool.VmPool``."""
 
     def run(self, task: str, groups: list[DeviceGroup], *, is_doubtful: bool) -> list[GroupResult]:
         """Run a batch of one program; see ``VmPool.run``."""
@@ -44,7 +44,7 @@ def run_alone[T](pool: Runner, turn: Calling[T]) -> T:
     """Run one turn; blocks.
 
     Raises:
-        WalleError: The turn's.
+        WalleError: The turn raised it.
     """
     result = run_together(pool, {0: turn})[0]
     if isinstance(result, WalleError):
@@ -55,8 +55,8 @@ def run_alone[T](pool: Runner, turn: Calling[T]) -> T:
 def run_together[K, T](pool: Runner, turns: Mapping[K, Calling[T]]) -> dict[K, T | WalleError]:
     """Run turns to their ends; blocks.
 
-    Returns by turn what it returned, or what it failed with: the others are none the worse. A call
-    that fails is a failure of every turn that has a part in it.
+    Returns the result or the error of each turn; an error of one turn does not affect the others. A
+    failed call is a failure of every turn with runs in it.
     """
     results: dict[K, T | WalleError] = {}
     waiting: dict[K, list[Call]] = {}

@@ -15,7 +15,7 @@ RAW_MAX_CHARACTERS: Final = 1_024
 
 
 def refused_dead_letter(row: RefusedRow, origins: Origins | None) -> DeadLetter:
-    """Describe an event that the core refused; no origins: the source names no records."""
+    """Make the letter of an event that the core refused; ``origins`` may have no records."""
     place = (
         f"{row.device_id}@{row.ingest_time_ms}" if origins is None else origins.of(row.event_index)
     )
@@ -25,7 +25,7 @@ def refused_dead_letter(row: RefusedRow, origins: Origins | None) -> DeadLetter:
 
 
 def run_dead_letter(run: RunTask, result: RunResult, attempts: int, place: str = "") -> DeadLetter:
-    """Describe what a script failed over, at the record that woke it if known."""
+    """Make the letter of a failed run, with the record that woke it if known."""
     return _letter(
         msgspec.json.encode(plain_page(run.page)),
         route="task",

@@ -1,4 +1,4 @@
-"""Questions to device hosts about what is installed on devices, and the answers."""
+"""Questions to device hosts about installed tasks, and the answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -8,51 +8,54 @@ import msgspec
 from walle_stream.ports import InstalledTask
 
 type Wanted = Mapping[str, InstalledTask | Literal["definition"] | None]
-"""What becomes of tasks, by name: a version, the definition's own one, or nothing; others stay."""
+"""Next version of tasks, by name: a version, the definition's own, or (None) removal.
+
+Other tasks stay.
+"""
 
 type Refused = dict[str, str]
-"""Devices that stay as they were, and why."""
+"""Devices that stay unchanged, with the reason."""
 
 
 class Installs(msgspec.Struct, frozen=True):
-    """Question to a device host: give devices other tasks, each from its next event on."""
+    """Question to a device host: change the tasks of devices, each from its next event on."""
 
     wanted: Sequence[Wanted]
     devices: Mapping[int, Sequence[tuple[str, int]]]
-    """By partition: (device id, what it gets as an index of ``wanted``)."""
+    """By partition: (device id, index into ``wanted``)."""
 
 
 class GetTasks(msgspec.Struct, frozen=True):
-    """Question to a device host: what devices have other than the definition's, by their ids."""
+    """Question to a device host: the changes of devices to the definition's tasks."""
 
     devices: Mapping[int, Sequence[str]]
-    """Ids by partition; other hosts' partitions are passed over."""
+    """Ids by partition; partitions of other hosts are skipped."""
 
 
 class Refusal(NamedTuple):
-    """A version that a device should have had, and refused."""
+    """A version that a device refused to install."""
 
     device_id: str
     task: str
-    """As the cloud knows it."""
+    """Name of the task in the cloud."""
     version: str
     error: str
     """Class of the failure in reports."""
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """Message to a device host: report these as failures of the versions."""
+    """Message to a device host: report these refusals as failures of the versions."""
 
     devices: Mapping[int, Sequence[Refusal]]
-    """By partition; other hosts' partitions are passed over."""
+    """Refusals by partition; partitions of other hosts are skipped."""
 
 
 class Installed(msgspec.Struct):
-    """The answer."""
+    """Answer to ``Installs``."""
 
     devices: set[str] = set()
-    """Those whose partitions the host has."""
+    """Devices in the host's partitions."""
     refused: Refused = {}
-    """Those among them that stay as they were, and why."""
+    """Devices among them that stay unchanged, with the reason."""
     programs: dict[str, InstalledTask] = {}
-    """All that devices of the host have now, by program; others can go."""
+    """Tasks of all devices of the host, by program; others can be removed."""

@@ -1,8 +1,8 @@
-"""What a commit adds to the ledger of bytes; pure, run by the partition host.
+"""Entries of a commit in the ledger of bytes; pure, run by the partition host.
 
-Always: each task's share of the frames that the commit makes. Where asked (it
-costs the compression of every raw row): what the batch's raw rows would have
-cost in a frame of their own, and each task's features or encodings alone.
+Always: each task's share of the commit's frames. On request: the bytes that the batch's raw rows
+would need in a frame of their own, and those of each task's features or encodings alone. This costs
+the compression of every raw row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,13 +22,13 @@ class RawRows(msgspec.Struct):
     parts: list[bytes] = []
     rows: int = 0
     size_bytes: int = 0
-    """As the source had them."""
+    """Size of the rows in the source."""
 
 
 def book_sent(
     records: Sequence[FeatureRecord], calls: Sequence[CloudCall], bodies: Iterable[bytes]
 ) -> Ledger:
-    """Share the frames of a commit among its tasks."""
+    """Return each task's share of the frames of a commit."""
     totals = {BODY_VERSION: 0, CALLS_VERSION: 0}
     for body in bodies:
         totals[body[0]] += uplink_size_bytes(body)
@@ -76,10 +76,10 @@ def book_sent(
 def book_measured(
     sent: Ledger, raw: RawRows, records: Sequence[FeatureRecord], compression: str
 ) -> Ledger:
-    """Measure what a commit would have sent otherwise; compresses everything again.
+    """Measure alternatives to the bytes sent by a commit; compresses everything again.
 
-    Returns what to add to ``sent``. Where there are no raw rows, the frames alone are measured. Raw
-    rows are always compressed with zstd.
+    Returns the entries to add to ``sent``. Without raw rows, only the frames are measured. Raw rows
+    are always compressed with zstd.
     """
     by_task: dict[str, list[FeatureRecord]] = {}
     for record in records:

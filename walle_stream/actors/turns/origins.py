@@ -1,6 +1,6 @@
-"""Which records of the source a turn's events came in, for its dead letters and traces.
+"""Source records of a turn's events, for its dead letters and traces.
 
-Asked only where something failed, or is traced: nothing is kept of an event but its number.
+They are looked up only for a failed or traced run: of an event only its number is kept.
 """
 
 from typing import NamedTuple
@@ -18,19 +18,19 @@ class _Part(NamedTuple):
 
 
 class RunOrigins:
-    """Of one turn. One thread, the partition host's."""
+    """Origins of one turn. One thread, the partition host's."""
 
     __slots__ = ("_parts", "has_traces", "last")
 
     def __init__(self, last: str = "") -> None:
-        """Begin with nothing but the last record of the turns before; empty for none."""
+        """Begin with the last record of the previous turns; empty for none."""
         self._parts: list[_Part] = []
         self.last = last
         self.has_traces = False
         """Whether some of the records carry a trace context."""
 
     def add(self, runs: Runs, batch: SourceBatch) -> None:
-        """Remember a batch whose events were taken, by the runs that it woke."""
+        """Remember a batch that was taken, with the runs that it woke."""
         origins = batch.origins
         if origins is None:
             return
@@ -41,11 +41,11 @@ class RunOrigins:
             self.last = origins.of(-1)
 
     def of_run(self, run: RunTask) -> str:
-        """Return the record whose event woke a run, as well as it can be told.
+        """Return the record whose event woke a run, as well as it can be determined.
 
-        Where that event came in an earlier batch, because it waited for its device's order, it is
-        the device's record that let it go on; for a time-out the last that was read. Empty where no
-        record woke it, or the source names none.
+        An event may have come in an earlier batch, and waited for its device's order. Then it is
+        the device's record that released the event; for a timeout it is the last record read. Empty
+        if no record woke the run, or the source names no records.
         """
         part, index = self._find(run)
         if part is None:
@@ -53,7 +53,7 @@ class RunOrigins:
         return part.before if index is None else part.origins.of(index)
 
     def trace_of(self, run: RunTask) -> str:
-        """Return the trace context of that record; empty where there is none."""
+        """Return the trace context of that record, or an empty string."""
         part, index = self._find(run)
         if part is None or index is None:
             return ""

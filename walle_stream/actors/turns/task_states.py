@@ -1,7 +1,7 @@
-"""Task state of the devices in memory: what goes into the VMs and comes back.
+"""Task state of the devices in memory: input and output of the VMs.
 
-A cache over the store's state table with the changes of the current batch. It
-holds the encoded values (JSON made in the guest); the host never looks inside.
+It is a cache of the store's state table with the changes of the current batch. It holds encoded
+values (JSON made in the guest); the host never decodes them.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +16,9 @@ class TaskStates:
         self._states: dict[str, dict[str, dict[str, bytes]]] = {}
 
     def of_task(self, task: str) -> Callable[[str], dict[str, bytes]]:
-        """Return a function that gives a device's state for a task.
+        """Return a function from a device to its state for a task.
 
-        What it returns is the cache's own: change it only by ``merge``.
+        The returned state belongs to the cache: change it only by ``merge``.
         """
         states = self._states.setdefault(task, {})
         load = self._load
@@ -32,7 +32,7 @@ class TaskStates:
         return state_of
 
     def forget(self, device_ids: Iterable[str]) -> None:
-        """Drop devices that were passivated; only after a commit."""
+        """Drop passivated devices; only after a commit."""
         states = self._states.values()
         for device_id in device_ids:
             for by_device in states:

@@ -1,4 +1,4 @@
-"""A turn of a partition: what is taken from batches until their commit."""
+"""A turn of a partition: data from its batches until their commit."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Done(msgspec.Struct):
-    """What the runs of a turn did."""
+    """Results of the runs of a turn."""
 
     emitted: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
-    """Of runs that succeeded."""
+    """Emits of the runs that succeeded."""
     calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
-    """Of those among them that call the cloud."""
+    """Calls to the cloud of the same runs."""
     dead_letters: list[DeadLetter] = []
     failures: int = 0
-    """Runs that failed for good."""
+    """Number of runs that failed for good."""
     tasks: dict[str, TaskCounts] = {}
     changed: list[tuple[str, Mapping[str, Mapping[str, bytes | None]]]] = []
-    """Of their states: (task, changes by device and key)."""
+    """Changes of the devices' states: (task, changes by device and key)."""
 
 
 class Delivery(msgspec.Struct):
@@ -39,80 +39,80 @@ class Delivery(msgspec.Struct):
 
     batch: SourceBatch
     delivered_ms: float
-    """Monotonic clock when the batch arrived, or the source handed it over, for latencies."""
+    """Monotonic clock at the batch's arrival or, if unknown, its delivery; for latencies."""
     handed_ms: float = 0.0
-    """Monotonic clock when the batch was handed over."""
+    """Monotonic clock at the delivery."""
 
     @classmethod
     def of(cls, batch: SourceBatch) -> "Delivery":
-        """Hand a batch over, now."""
+        """Deliver a batch now."""
         arrived_ms, now_ms = batch.arrived_ms, monotonic_ms()
         return cls(batch, now_ms if arrived_ms is None else arrived_ms, now_ms)
 
     @staticmethod
     def count_events(messages: Iterable[object]) -> int:
-        """Return how many events are in those messages of a host that are deliveries."""
+        """Return the number of events in those of a host's messages that are deliveries."""
         return sum(
             len(message.batch.events) for message in messages if isinstance(message, Delivery)
         )
 
 
 class Turn:
-    """What was taken since the last commit, and what a commit makes of it. One thread.
+    """Data of a turn since the last commit, for its commit. One thread.
 
-    All that commit parts share of a commit travels here.
+    It carries all data that commit parts share.
     """
 
     def __init__(
         self, head: PartitionHead, offset: bytes | None, watermark_ms: int, place: str = ""
     ) -> None:
-        """Begin behind the last commit; its head is copied and becomes this one's.
+        """Begin after the last commit, with a copy of its head.
 
-        ``place`` is the last record that was read before, where the source names records.
+        ``place`` is the last record read before, where the source names records.
         """
         self.head = head
         self.offset = offset
-        self.watermark_ms = watermark_ms  # before it
-        # taken
+        self.watermark_ms = watermark_ms  # before the turn
+        # input
         self.taken = self.events = 0
         self.parts: list[bytes] = []
         """The batches' events, encoded."""
         self.origins = RunOrigins(place)
         self.runs: list[Runs] = []
-        """Woken by each batch, in order; by what came down before and behind them."""
+        """Runs woken by each batch, in order, with runs of messages before and after them."""
         self.exits: list[tuple[float, int]] = []
-        """(when a batch arrived, page exits in it)."""
+        """(arrival of a batch, number of its page exits)."""
         self.raw = RawRows()
         self.told: list[Told] = []
-        """What came down, and is run behind the events."""
+        """Replies and messages to run after the events."""
         self.told_before: list[Told] = []
-        """What waited for its device's first event, and is run before it."""
+        """Messages that waited for their device's first event, to run before it."""
         self.installs: list[tuple[str, str]] = []
         """(device id, id of its next task set)."""
         self.refused: Refused = {}
         self.dead_letters: list[DeadLetter] = []
         self.is_last = False
-        """Whether none will follow for long: what waits for a later one goes now."""
+        """Whether no turn follows for long, so that waiting data must go now."""
         self.deadline_ms: float | None = None
-        """Of the last turn of an opening: until when parts may wait for what is still to come."""
-        # made
+        """Deadline until which parts may wait for further data, in the last turn of an opening."""
+        # output
         self.done = Done()
         self.records: list[FeatureRecord] = []
         self.calls: list[CloudCall] = []
         self.bodies: list[bytes] = []
-        """Of frames, in the order of their numbers."""
+        """Bodies of frames, in the order of their numbers."""
         self.changed_states: list[tuple[str, Mapping[str, Mapping[str, bytes | None]]]] = []
-        """What installations changed: (task, changes by device and key), behind the runs'."""
+        """State changes by installations, after the runs': (task, changes by device and key)."""
         self.due = 0
         """Devices dirty since this batch or an earlier one are written."""
         self.leaving: list[str] = []
         self.is_written = False
-        """Whether it has changed anything in the store; of one that was committed."""
+        """Whether the commit has changed the store."""
         self.on_durable: list[Callable[[], object]] = []
         """Called when the commit survives a power cut."""
 
     def add(self, delivery: Delivery, woken: Woken) -> None:
-        """Count a batch that was taken, and what came of it."""
+        """Add a batch that was taken, with its effects."""
         batch, head = delivery.batch, self.head
         events, source, counters = batch.events, batch.counts, head.counters
         self.taken += 1

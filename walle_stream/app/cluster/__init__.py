@@ -1,9 +1,9 @@
-"""Runtime ``cluster``: device hosts on any node of a Ray cluster, and who looks after them.
+"""Runtime ``cluster``: device hosts on any node of a Ray cluster, and their supervisor.
 
-In: an assembly whose state follows its partitions. Out: a run that survives any process and
-any node of it. ``supervisor`` is the named actor that starts hosts, and that Ray starts again;
-``run`` is what it does; ``assigner`` says who has which partition; ``client`` is what
-``walle run`` does, which only starts, watches and stops.
+Input: an assembly whose state follows its partitions. Output: a run that survives the loss of any
+process and any node. ``supervisor`` is the named actor that starts hosts; Ray restarts it. ``run``
+is the work of the supervisor. ``assigner`` places partitions on hosts. ``client`` is the code of
+``walle run``, which only starts, watches and stops.
 
-Hosts are those of ``app.ray``: they know as little of a cluster as possible.
+The hosts are those of ``app.ray``; they know as little of a cluster as possible.
 """

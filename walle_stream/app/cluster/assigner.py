@@ -1,10 +1,11 @@
-"""Who has which partition, in a run over a cluster whose source says nothing of it.
+"""Placement of partitions on hosts, for a cluster run whose source does not place them.
 
-Pure: told what hosts hold, it says what each is to be told. A partition goes to its next host
-when the one before has let go of it, or is dead, and in a later generation: whatever a host
-that was cut off still does with it is refused. From a living host it goes only when the next one
-has a warm copy, so that it rests for no longer than the last commits take to travel. From a dead
-one it goes to a copy first, whoever has room.
+The assigner is pure: from the reports of hosts it computes the placements to send. A partition goes
+to its next host, in a later generation, when the previous host has released it or is dead. Whatever
+a disconnected host still does with the partition is then refused. From a living host a partition
+moves only if the next host has a warm copy: the pause is then no longer than the transfer of the
+last commits. A dead host's partition goes first to a host with a copy, even to one that has its
+share.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,41 +16,41 @@ from walle_stream.reading.assigned import Held, Placed
 
 
 class Said(NamedTuple):
-    """What a living host says of itself."""
+    """Report of a living host."""
 
     held: Held = Held()
     warm: frozenset[int] = frozenset()
-    """Partitions of which it has a copy."""
+    """Partitions of which the host keeps a copy."""
     node: str = ""
-    """Where it is; hosts of a node share their copies."""
+    """Node of the host; hosts of a node share their copies."""
 
 
 class Assigner:
-    """Places the partitions 0 to N-1 on hosts, evenly, moving as few as it can."""
+    """Assigner of the partitions 0 to N-1 to hosts, evenly and with as few moves as possible."""
 
     def __init__(self, count: int, standbys: int = 0) -> None:
         """Begin without a host; ``standbys`` other nodes keep a copy of each partition."""
-        self._left = set(range(count))  # those that are not done with
+        self._left = set(range(count))  # not yet finished
         self._standbys = standbys
         self._generation = 0
-        self._told: dict[int, list[Placed]] = {}  # what may still be obeyed, the newest last
+        self._told: dict[int, list[Placed]] = {}  # placements a host may still follow, newest last
         self._said: dict[int, Said] = {}
 
     def see(self, host: int, said: Said) -> None:
-        """Take what a living host says of itself; of one that was not known, too."""
+        """Record the report of a living host, known or new."""
         self._said[host], held = said, said.held
-        # another supervisor may have placed before this one
+        # an earlier supervisor may have made placements
         self._generation = max(self._generation, held.wanted.generation, held.taken_in)
         told = self._told.get(host, [held.wanted])
         self._told[host] = [each for each in told if each.generation >= held.placed.generation]
 
     def forget(self, host: int) -> None:
-        """Take note that a host is dead: what it held is nobody's."""
+        """Record that a host is dead and holds no partitions any more."""
         self._told.pop(host, None)
         self._said.pop(host, None)
 
     def is_over(self, host: int) -> bool:
-        """Whether a host has read all that it is to have to its end, and nothing else is left."""
+        """Return whether a host has read all its input to the end, and no work is left."""
         held = [self._of(each).held for each in self._told]
         ended = {number for each in held if each.is_ended for number in each.placed.numbers}
         own = self._of(host).held
@@ -57,23 +58,24 @@ class Assigner:
 
     @property
     def has_left(self) -> bool:
-        """Whether some partition was not read to its end and closed."""
+        """Whether some partition was not yet read to its end and closed."""
         return bool(self._left)
 
     def done(self, host: int) -> None:
-        """Take note that a host has closed what it had read to the end."""
+        """Record that a host has closed the partitions that it had read to the end."""
         self._left -= self._last(host).numbers
         self.forget(host)
 
     def is_empty(self, host: int) -> bool:
-        """Whether a host holds nothing, and is to hold nothing."""
+        """Return whether a host holds no partition and none is assigned to it."""
         held = self._of(host).held.placed
         return not held.numbers and not self._last(host).numbers
 
     def place(self, hosts: Collection[int], leaving: Collection[int] = ()) -> Mapping[int, Placed]:
-        """Return what must be told anew, of these hosts, which are all that may have some.
+        """Return the placements that have changed, by host.
 
-        Those that are leaving keep theirs until others can have them.
+        ``hosts`` are all hosts that may own partitions. Those in ``leaving`` keep theirs until
+        other hosts can take them.
         """
         placed = {}
         for host, numbers in self._wanted(sorted(hosts), leaving).items():
@@ -88,9 +90,10 @@ class Assigner:
         return placed
 
     def copies(self, hosts: Collection[int]) -> Mapping[int, frozenset[int]]:
-        """Return of which partitions each of these hosts is to have a warm copy.
+        """Return the partitions of which each of these hosts keeps a warm copy.
 
-        A standby's, and what is to come; the latter until it is open.
+        A host keeps copies as a standby, and of partitions that will move to it until they are
+        open.
         """
         owners = self._owners()
         found: dict[int, set[int]] = {host: set() for host in hosts}
@@ -114,7 +117,8 @@ class Assigner:
         return told[-1] if told else Placed()
 
     def _owners(self) -> dict[int, int]:
-        # also what a host may be about to open, as it has not seen yet that it is not to
+        # includes partitions that a host may be about to open, as it does not yet know its new
+        # placement
         return {
             number: host
             for host, told in self._told.items()
@@ -139,7 +143,8 @@ class Assigner:
         return {host: frozenset(numbers) for host, numbers in wanted.items()}
 
     def _first_to_have(self, number: int, host: int, hosts: list[int]) -> int:
-        # what nobody has goes to a copy, also of a host that has enough, and on from there
+        # a partition without owner goes to a host with a copy, even a full one, and moves on from
+        # there
         warm = [each for each in hosts if number in self._of(each).warm]
         return host if host in warm or not warm else warm[0]
 
@@ -157,7 +162,7 @@ class Assigner:
             owner = owners.get(number)
             if owner in target:
                 target[owner].add(number)
-        # those that have most keep one more
+        # the hosts with most partitions keep one more
         by_size = sorted(hosts, key=lambda host: (-len(target[host]), host))
         shares = {host: least + (at < more) for at, host in enumerate(by_size)}
         for host in hosts:
@@ -170,7 +175,7 @@ class Assigner:
 
 
 def _ranked(number: int, hosts: Collection[int]) -> list[int]:
-    # the same order whoever comes and goes: copies stay where they are
+    # an order that does not depend on the other hosts: copies stay in place when hosts come and go
     def rank(host: int) -> bytes:
         return blake2b(b"%d %d" % (number, host), digest_size=8).digest()
 

@@ -1,6 +1,6 @@
-"""What ``walle run`` does where the runtime is a cluster: start, watch, stop; others do the work.
+"""Client of ``walle run`` for the runtime ``cluster``: it starts, watches and stops a run.
 
-A client that dies changes nothing: the supervisor is an actor of its own.
+The death of a client changes nothing: the supervisor is an actor of its own.
 """
 
 import logging
@@ -33,17 +33,17 @@ from walle_stream.vm.counts import VmCounts, VmStatus
 
 _log = logging.getLogger(__name__)
 
-_HEAD: Final = "node:__internal_head__"  # a resource that Ray gives it
+_HEAD: Final = "node:__internal_head__"  # a resource that Ray gives to the head node
 _SCHEME: Final = "://"
 _LOOK_S: Final = 0.3
 _THREADS: Final = 16
 
 
 class ClusterClient:
-    """One run of a pipeline over a cluster. Use once; the same calls as ``LocalRun``."""
+    """One run of a pipeline over a cluster, with the methods of ``LocalRun``. Use once."""
 
     def __init__(self, assembly: Assembly, options: RunOptions) -> None:
-        """Prepare; nothing is started yet."""
+        """Prepare the run without starting anything."""
         self._assembly, self._options = assembly, options
         self._stop = Flag()
         self._reason = ""
@@ -61,12 +61,12 @@ class ClusterClient:
     def run(
         self,
         on_progress: OnProgress | None = None,
-        cpu_before_s: float | None = None,  # noqa: ARG002 - the supervisor and the hosts count
+        cpu_before_s: float | None = None,  # noqa: ARG002 - supervisor and hosts count it
     ) -> RunReport:
         """Run to the end of the source or to ``stop``; see ``LocalRun.run``.
 
         Raises:
-            ClusterError: No cluster is there, or it is not like this process.
+            ClusterError: There is no cluster, or its versions differ from those of this process.
             StoreLockedError: The cluster runs this pipeline already.
             WalleError: The definition cannot run on a cluster, or a host failed for good.
         """
@@ -88,33 +88,33 @@ class ClusterClient:
             report: RunReport = _answer(ray, pending)
             return report
 
-    # How it goes, as the supervisor told last
+    # Status, as last reported by the supervisor
 
     def status(self) -> list[PartitionStatus]:
         """Return the figures of all partitions."""
         return self._seen.statuses
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
-        """Return what the hosts' pools have done, and their VMs."""
+        """Return the counters of the hosts' pools, and their VMs."""
         return self._seen.vm_counts, self._seen.vms
 
     def host_status(self) -> list[HostStatus]:
-        """Return how each host goes."""
+        """Return the state of each host."""
         return self._seen.told.hosts
 
     @property
     def task_names(self) -> list[str]:
-        """Of the definition's tasks, for metrics."""
+        """Names of the definition's tasks, for metrics."""
         return self._assembly.task_names
 
     @property
     def sink_lags(self) -> Mapping[str, int]:
-        """Features that each sink has not yet."""
+        """Number of features that each sink has yet to take."""
         return self._seen.sink_lags
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls of services, by service."""
+        """Outcomes of service calls, by service."""
         return self._seen.told.services
 
     def _start(self, ray: Any, stack: ExitStack) -> Any:
@@ -138,7 +138,7 @@ class ClusterClient:
         shipped = parts_of(ray, self._assembly)
         try:
             supervisor = supervisor_actor.remote(self._options, level, versions_here(), *shipped)
-        except ValueError as error:  # Ray has an actor of that name
+        except ValueError as error:  # Ray has an actor with this name
             raise _runs_already(name) from error
         stack.callback(ray.kill, supervisor)
         _answer(ray, supervisor.hello.remote(), START_TIMEOUT_MS / 1000.0)
@@ -147,45 +147,46 @@ class ClusterClient:
 
     def _look(self, ray: Any, supervisor: Any) -> None:
         asked = supervisor.observe.remote()
-        # while it is started again somewhere, there is nothing new
+        # no answer while Ray restarts the supervisor
         if ray.wait([asked], timeout=2 * _LOOK_S)[0]:
             self._seen = _answer(ray, asked)
             log_again(self._seen.logs, "cluster")
 
 
 def check_spread(assembly: Assembly, options: RunOptions) -> None:
-    """Refuse a run whose hosts cannot be on any node; say where state has a single copy.
+    """Refuse a run whose hosts cannot run on any node; warn if state has a single copy.
 
     Raises:
-        SourceError: Its source cannot be read so.
+        SourceError: The hosts cannot read the source separately, or ``--limit`` is set.
         StoreError: State or features would stay on one node.
     """
     if options.limit is not None:
-        raise SourceError("--limit counts on one node alone: leave it out, or use --runtime ray")
+        raise SourceError("--limit works on one node only: leave it out, or use --runtime ray")
     if assembly.snapshots is None:
         raise StoreError(
-            "state follows its partition to another node by snapshots: give spec.state.snapshots "
-            "to run on a cluster, or use --runtime ray"
+            "on a cluster, state moves to another node by snapshots: set spec.state.snapshots, "
+            "or use --runtime ray"
         )
     assembly.spread()
     place = assembly.snapshots.place
     if _SCHEME not in place or place.startswith(f"file{_SCHEME}"):
         _log.warning(
-            "%s has the only copy of state: see that its file system keeps several, and that every "
-            "node finds it there",
+            "%s has the only copy of state: make sure that its file system keeps several copies, "
+            "and that every node can reach it",
             place,
         )
 
 
 def _runs_already(name: str) -> StoreLockedError:
     return StoreLockedError(
-        f"pipeline {name!r} runs on this cluster: wait for its end, or stop it with `walle scale "
-        f"{name} --hosts 0`"
+        f"pipeline {name!r} already runs on this cluster: wait for its end, or stop it with "
+        f"`walle scale {name} --hosts 0`"
     )
 
 
 def _on_head(ray: Any) -> Any:
-    # whose death ends the cluster anyhow: that of another node is mended without a wait for Ray
+    # the loss of the head ends the cluster anyway; after the loss of another node no time is lost
+    # waiting for Ray to restart the supervisor
     heads = [each["NodeID"] for each in ray.nodes() if _HEAD in each["Resources"]]
     if not heads:
         return None

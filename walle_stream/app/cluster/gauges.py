@@ -1,4 +1,4 @@
-"""A run's figures as metrics of Ray, for its dashboard and Prometheus."""
+"""Figures of a run as Ray metrics, for Ray's dashboard and Prometheus."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,20 +8,20 @@ from walle_stream.clock import monotonic_ms
 
 _EVERY_MS: Final = 2_000.0
 _OF_HOSTS: Final = {
-    "walle_partitions": "Partitions that a host has.",
+    "walle_partitions": "Partitions that a host owns.",
     "walle_events": "Events of a host's partitions, cumulative for their state.",
-    "walle_features": "Features of a host's partitions, the same.",
-    "walle_unread_rows": "Records of the source that a host has yet to read; -1: not known.",
-    "walle_unread_ms": "Milliseconds from the event read last to the newest; -1: not known.",
-    "walle_host_restarts": "How often a host was started again in this run.",
+    "walle_features": "Features of a host's partitions, cumulative for their state.",
+    "walle_unread_rows": "Records of the source that a host has yet to read; -1: unknown.",
+    "walle_unread_ms": "Milliseconds from the event read last to the newest; -1: unknown.",
+    "walle_host_restarts": "Number of restarts of a host in this run.",
 }
 
 
 class RayGauges:
-    """Tells Ray now and then; one thread."""
+    """Reporter of a run's figures to Ray at intervals; one thread."""
 
     def __init__(self) -> None:
-        """Make the metrics, in a process that Ray has."""
+        """Make the metrics, in a process of Ray."""
         from ray.util.metrics import Gauge  # noqa: PLC0415 - only where Ray runs
 
         self._gauges = {
@@ -30,7 +30,7 @@ class RayGauges:
         self._told_ms = 0.0
 
     def tell(self, ask: Callable[[], RunStatus]) -> None:
-        """Set them, when it is time to."""
+        """Set the gauges if an interval has passed."""
         if monotonic_ms() - self._told_ms < _EVERY_MS:
             return
         self._told_ms = monotonic_ms()

@@ -1,7 +1,7 @@
-"""One run over a cluster: hosts are started, placed, looked after, and started again elsewhere.
+"""One run over a cluster: it starts, places, watches and restarts hosts.
 
-It runs in the supervisor. No event passes it, and it keeps nothing: what it has to know
-after its own death, it asks the hosts, which Ray finds by their names.
+It runs in the supervisor. No event passes through it, and it stores nothing. After a crash it asks
+the hosts, which Ray finds by name, for all that it needs.
 """
 
 import logging
@@ -26,18 +26,18 @@ from walle_stream.clock import monotonic_ms, process_cpu_s
 _log = logging.getLogger(__name__)
 
 NAMESPACE: Final = "walle"
-"""Ray's namespace of our actors: names are of the cluster, whoever made them."""
+"""Ray namespace of our actors; their names belong to the cluster, not to a client."""
 
 _THREADS: Final = 4
 _PAUSE_S: Final = 0.05
-_HEARD_MS: Final = 10_000.0  # longer than Ray needs to see that a node is dead
+_HEARD_MS: Final = 10_000.0  # longer than Ray needs to notice a dead node
 
 
 class ClusterRun:
-    """One run. Use once; ``run`` in one thread, the rest in any."""
+    """One run over a cluster. Use once; call ``run`` in one thread, the rest in any."""
 
     def __init__(self, ray: Any, assembly: Assembly, options: RunOptions) -> None:
-        """Find the hosts that another supervisor left, and start the others; does not wait."""
+        """Find the hosts left by an earlier supervisor, and start the missing ones; never waits."""
         self.watch = Watch(assembly.name, assembly.task_names, is_placed=True)
         self._ray = ray
         self._assembly = assembly
@@ -50,10 +50,10 @@ class ClusterRun:
             if assembly.is_placed
             else Assigner(assembly.partition_count, assembly.runtime_spec.standbys)
         )
-        self._copies: dict[int, frozenset[int]] = {}  # what hosts were told to keep warm
+        self._copies: dict[int, frozenset[int]] = {}  # copies that hosts were told to keep warm
         self._finishing: set[Worker] = set()
         self._leaving: set[Worker] = set()
-        self._unheard: set[Worker] = set()  # another supervisor's, which may hold partitions
+        self._unheard: set[Worker] = set()  # an earlier supervisor's, which may hold partitions
         self._stop = Flag()
         self._stopped_by = "end"
         self._started_ms = monotonic_ms()
@@ -69,22 +69,22 @@ class ClusterRun:
                 self._unheard.add(host)
 
     def stop(self, reason: str) -> None:
-        """Ask the run to stop: hosts finish what they read, commit, and close."""
+        """Ask the run to stop: hosts finish the events read, commit, and close."""
         if not self._stop.is_set():
             self._stopped_by = reason
             self._stop.set()
 
     def scale(self, hosts: int) -> int:
-        """Go on with another number of hosts ≥ 1; returns how many it will be."""
+        """Change the number of hosts, ≥ 1; return the number that the run will have."""
         self._size = Size(self._size.changes + 1, min(hosts, self._assembly.partition_count))
         for host in self.watch.hosts:
             host.tell("remember", self._size)
-        # of those that left before another supervisor began, too
+        # includes hosts that left under an earlier supervisor
         self._leaving.update(host for host in self.watch.hosts if host.step == "done")
         return self._size.hosts
 
     def told(self, phase: RunPhase = "running") -> RunStatus:
-        """Return how it goes, for people."""
+        """Return the status of the run, for people."""
         services = self.watch.service_counts
         return self.watch.told(phase, self._stopped_by, runtime="cluster", services=services)
 
@@ -92,7 +92,7 @@ class ClusterRun:
         """Run to the end of the source or to ``stop``; blocks.
 
         Raises:
-            WalleError: A host failed for good; all are ended.
+            WalleError: A host failed for good; all hosts are ended.
         """
         try:
             while not self._is_over:
@@ -122,13 +122,11 @@ class ClusterRun:
         has_left = self._assigner is not None and self._assigner.has_left
         return self._stop.is_set() or (len(hosts) >= self._size.hosts and not has_left)
 
-    # Hosts
-
     def _name(self, index: int, life: int) -> str:
         return f"{self._assembly.name}/host-{index}.{life}"
 
     def _found(self) -> list[tuple[int, int]]:
-        # hosts of this pipeline that live: index and life
+        # living hosts of this pipeline, as (index, life)
         prefix = f"{self._assembly.name}/host-"
         found = []
         for each in self._ray.util.list_named_actors(all_namespaces=True):
@@ -140,7 +138,7 @@ class ClusterRun:
 
     def _make_worker(self, index: int, lives: list[int]) -> Worker:
         for life in sorted(lives)[:-1]:
-            with suppress(ValueError):  # it is gone
+            with suppress(ValueError):  # already gone
                 self._ray.kill(self._ray.get_actor(self._name(index, life), NAMESPACE))
         life = max(lives, default=-1)
 
@@ -153,7 +151,7 @@ class ClusterRun:
             life += 1
             return self._make(index, life)
 
-        # a node may be on its way
+        # a new node may still be starting
         return Worker(self._ray, f"host {index}", find_or_make, self._here, is_patient=True)
 
     def _make(self, index: int, life: int) -> Any:
@@ -166,7 +164,7 @@ class ClusterRun:
             scheduling_strategy="SPREAD",
             num_cpus=runtime.host_cpus,
             memory=runtime.memory_bytes,
-            # Ray starts none by itself, so that a restart is counted, logged and placed
+            # our own restarts are counted, logged and placed
             max_restarts=0,
             max_concurrency=_THREADS,
         )
@@ -210,7 +208,7 @@ class ClusterRun:
         self.watch.take(host, state)
         self._size = max(self._size, state.size)
         if host.step == "done":
-            host.drop()  # a node under it may go, and another host have its room
+            host.drop()  # its node may go, and another host may use its room
         assigner, index = self._assigner, self.watch.hosts.index(host)
         if assigner is None:
             return
@@ -232,7 +230,7 @@ class ClusterRun:
 
     @property
     def _is_hearing(self) -> bool:
-        # whoever places before all have told takes partitions from those that work on them
+        # a placement before all hosts have reported would take partitions from hosts at work
         return bool(self._unheard) and monotonic_ms() - self._started_ms < _HEARD_MS
 
     def _place(self) -> None:
@@ -265,16 +263,16 @@ class ClusterRun:
         while len(hosts) < self._size.hosts:
             hosts.append(self._make_worker(len(hosts), []))
         assigner = self._assigner
-        # another supervisor's hosts may have ended while a partition of a dead one was left
+        # an earlier supervisor's hosts may have ended while a dead host's partition was left
         is_left = assigner is not None and assigner.has_left
         is_needed = is_left and all(host.step == "done" for host in hosts)
         for host in hosts[: self._size.hosts]:
             if host.step == "done" and (is_needed or host in self._leaving):
-                host.restart("more hosts are wanted", is_death=False)
+                host.restart("the run needs more hosts", is_death=False)
                 self._forget(host)
         surplus = hosts[self._size.hosts :]
         if assigner is not None:
-            # those that have partitions go when others have taken these
+            # hosts with partitions leave when others have taken these
             hosts = surplus if is_left else hosts
             surplus = [host for host in hosts if host.step == "starting"]
         self._leave(surplus)

@@ -1,4 +1,4 @@
-"""The actor that looks after a run, and that Ray starts again on another node when it dies."""
+"""The actor that supervises a run; Ray restarts it on another node when it dies."""
 
 import os
 from threading import Event as Flag
@@ -19,11 +19,11 @@ from walle_stream.errors import ClusterError
 from walle_stream.vm.counts import VmCounts, VmStatus
 
 _SUFFIX: Final = "/supervisor"
-_PART_BYTES: Final = 64 * 1024  # Ray keeps up to 100 KB
+_PART_BYTES: Final = 64 * 1024  # Ray keeps arguments of up to 100 KB
 
 
 class Observation(msgspec.Struct):
-    """How a run goes, for whoever watches it."""
+    """State of a run, for observers."""
 
     told: RunStatus
     statuses: list[PartitionStatus] = []
@@ -37,13 +37,13 @@ class Observation(msgspec.Struct):
 
 
 class Supervisor:
-    """Class of the Ray actor. Its calls run in several threads; ``wait`` alone blocks."""
+    """Class of the Ray actor. Its calls run in several threads; only ``wait`` blocks."""
 
     def __init__(self, options: RunOptions, level: int, asker: Versions, *shipped: bytes) -> None:
-        """Begin, or go on with what the one before left; does not wait.
+        """Start the run, or continue that of an earlier supervisor; never waits.
 
-        ``asker`` is what must be as here: else nothing begins, and ``hello`` and all others say so.
-        ``shipped`` is the assembly, see ``parts_of``.
+        ``asker`` has the client's versions. If they differ from those here, nothing starts, and
+        every method raises the error. ``shipped`` is the assembly in parts; see ``parts_of``.
         """
         import ray  # noqa: PLC0415 - only where Ray runs
 
@@ -69,15 +69,15 @@ class Supervisor:
         return self._begun
 
     def hello(self) -> None:
-        """Return when it has begun.
+        """Return when the run has started.
 
         Raises:
-            ClusterError: It is not like whoever asked for it.
+            ClusterError: The client's versions differ from those here.
         """
         _ = self._run
 
     def observe(self) -> Observation:
-        """Return how it goes, and the log lines since the last call."""
+        """Return the state of the run, and the log lines since the last call."""
         watch = self._run.watch
         return Observation(
             self.told(),
@@ -91,25 +91,25 @@ class Supervisor:
         )
 
     def told(self) -> RunStatus:
-        """Return how it goes, for people."""
+        """Return the status of the run, for people."""
         if not self._over.is_set():
             return self._run.told()
         return self._run.told("ended" if self._failure is None else "failed")
 
     def stop(self, reason: str) -> None:
-        """Ask the run to stop; see ``LocalRun.stop``. One that is over stays as it is."""
+        """Ask the run to stop; see ``LocalRun.stop``. A finished run is left alone."""
         if not self._over.is_set():
             self._run.stop(reason)
 
     def scale(self, hosts: int) -> int:
-        """Go on with another number of hosts; returns how many it will be, 0 where it is over."""
+        """Change the number of hosts; return the new number, or 0 if the run is over."""
         return 0 if self._over.is_set() else self._run.scale(hosts)
 
     def wait(self) -> RunReport:
-        """Return what the run did, at its end; blocks until then.
+        """Return the report of the run at its end; blocks until then.
 
         Raises:
-            WalleError: It failed for good.
+            WalleError: The run failed for good.
         """
         self._over.wait()
         if self._report is None:
@@ -119,15 +119,15 @@ class Supervisor:
     def _work(self) -> None:
         try:
             self._report = self._run.run()
-        except BaseException as error:  # noqa: BLE001 - whoever waits decides what becomes of it
+        except BaseException as error:  # noqa: BLE001 - the waiting caller handles it
             self._failure = error
         self._over.set()
 
 
 def parts_of(ray: Any, assembly: Assembly) -> list[bytes]:
-    """Return an assembly in parts that are small enough to be kept with the actor.
+    """Return an assembly in parts small enough for Ray to keep with the actor.
 
-    Ray starts an actor again with its arguments. A large one would lie in the caller's memory, and
+    Ray restarts an actor with its arguments. A large argument would lie in the client's memory, and
     be lost with it.
     """
     whole = ray.cloudpickle.dumps(assembly)
@@ -135,12 +135,12 @@ def parts_of(ray: Any, assembly: Assembly) -> list[bytes]:
 
 
 def supervisor_name(pipeline: str) -> str:
-    """Return under which name Ray has a pipeline's supervisor, in our namespace."""
+    """Return the name of a pipeline's supervisor in our Ray namespace."""
     return f"{pipeline}{_SUFFIX}"
 
 
 def running(ray: Any) -> list[str]:
-    """Return the pipelines that have a supervisor."""
+    """Return the names of the pipelines that have a supervisor."""
     return [
         each["name"].removesuffix(_SUFFIX)
         for each in ray.util.list_named_actors(all_namespaces=True)
@@ -149,7 +149,7 @@ def running(ray: Any) -> list[str]:
 
 
 def find_supervisor(ray: Any, pipeline: str) -> Any | None:
-    """Return Ray's handle of a pipeline's supervisor, None where there is none."""
+    """Return Ray's handle of a pipeline's supervisor, or None without one."""
     try:
         return ray.get_actor(supervisor_name(pipeline), NAMESPACE)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Asking a run over a cluster how it goes, and changing it, from another process."""
+"""Status and control of a cluster run from another process."""
 
 import os
 from collections.abc import Iterator
@@ -12,16 +12,19 @@ from walle_stream.app.ray.session import check_cluster, ray_client, ray_session
 from walle_stream.errors import StoreMissingError
 
 SCHEME: Final = "ray://"
-"""Of a cluster's address: ``ray://HOST:PORT/PIPELINE`` from anywhere, by Ray's client server;
-without a host the cluster of ``RAY_ADDRESS``."""
+"""Scheme of a cluster's address.
+
+``ray://HOST:PORT/PIPELINE`` works from anywhere, through Ray's client server. Without a host it
+means the cluster of ``RAY_ADDRESS``.
+"""
 
 
 def told_by_cluster(url: str) -> RunStatus:
-    """Return how a run over a cluster goes; blocks.
+    """Return the status of a run over a cluster; blocks.
 
     Raises:
         ClusterError: The cluster cannot be reached.
-        StoreMissingError: It runs no such pipeline, or several and the URL names none.
+        StoreMissingError: The pipeline does not run there, or several run and the URL names none.
     """
     address, pipeline = _parts(url)
     with _joined(address) as ray:
@@ -40,13 +43,13 @@ def told_by_cluster(url: str) -> RunStatus:
 
 
 def scale(where: str, hosts: int) -> int:
-    """Change the number of a running pipeline's hosts, or with 0 stop it; blocks.
+    """Change the number of a running pipeline's hosts, or stop it with 0; blocks.
 
-    ``where`` is its name, or the URL of cluster and pipeline. Returns how many it will have.
+    ``where`` is the pipeline's name, or the URL of cluster and pipeline. Returns the new number.
 
     Raises:
         ClusterError: The cluster cannot be reached.
-        StoreMissingError: It does not run this pipeline, or no longer.
+        StoreMissingError: The pipeline does not run there, or no longer.
     """
     address, pipeline = _parts(where) if where.startswith(SCHEME) else ("", where)
     with _joined(address) as ray:
@@ -70,7 +73,7 @@ def _parts(url: str) -> tuple[str, str]:
 
 @contextmanager
 def _joined(address: str) -> Iterator[Any]:
-    # on a machine of the cluster nobody need say which
+    # on a machine of the cluster no address is needed
     os.environ.setdefault("RAY_ADDRESS", "auto")
     if address not in {"", "auto"}:
         with ray_client(f"{SCHEME}{address}") as ray:

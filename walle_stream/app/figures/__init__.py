@@ -1,5 +1,5 @@
-"""What a run shows of itself, while it goes and when it has ended.
+"""Metrics, status, logs and byte ledger of a run, during and after it.
 
-In: figures of hosts, readers and the cloud side. Out: metrics, ``status.json``, log lines,
-tables of bytes by task. The room never changes a run, and holds up none.
+Input: figures of hosts, readers and the cloud side. Output: metrics, ``status.json``, log lines,
+and tables of bytes by task. The package never changes or delays a run.
 """

@@ -1,8 +1,8 @@
-"""The ledger of bytes as it is reported: by task, beside the raw rows.
+"""Report of the ledger of bytes: sent bytes by task, compared with the raw rows.
 
-Cumulative for the data directory, as the counters are. The field names are
-stable for other programs. A saving is a share of the raw bytes, 0-1; below 0
-where a task sends more than the raw rows have.
+All values are cumulative for the data directory, as the counters are. The field names are stable
+for other programs. A saving is a share of the raw bytes, 0-1; it is below 0 if a task sends more
+bytes than the raw rows have.
 """
 
 from pathlib import Path
@@ -16,37 +16,39 @@ from walle_stream.wire.rows import Counters
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """How far below the raw rows something is; None where that was not measured."""
+    """Savings against the raw rows; None where they were not measured."""
 
     raw: float | None
-    """Below the rows as the source had them."""
+    """Saving against the rows as the source had them."""
     packed_raw: float | None
-    """Below the same rows as one zstd frame per batch."""
+    """Saving against the same rows as one zstd frame per batch."""
 
 
 class TaskReport(msgspec.Struct, frozen=True):
-    """What one task sent."""
+    """Bytes that one task sent."""
 
     task: str
     bytes: TaskBytes
     sent: Saving
-    """Of all that it sent."""
+    """Saving with all that the task sent."""
     feature_alone: Saving
-    """If it sent its features alone."""
+    """Saving if the task sent its features alone."""
     encoding_alone: Saving
-    """If it sent its encodings alone."""
+    """Saving if the task sent its encodings alone."""
 
 
 class LedgerReport(msgspec.Struct, frozen=True):
-    """What left, by task, beside what would have."""
+    """Bytes sent by each task, compared with the raw bytes."""
 
     source_rows: int
     raw_bytes: int
     uplink_bytes: int
-    """All that left, envelopes and framing included: the tasks' sum and what is not
-    assigned. A frame that is sent again after a kill is counted once."""
+    """All bytes sent, with envelopes and framing: the tasks' sum and the unassigned bytes.
+
+    A frame that is sent again after a kill counts once.
+    """
     unassigned_bytes: int
-    """Left before the data directory had a ledger."""
+    """Bytes sent before the data directory had a ledger."""
     measured_rows: int
     """Rows of batches that ``walle run --ledger`` measured."""
     measured_raw_bytes: int
@@ -55,7 +57,7 @@ class LedgerReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, counters: Counters, ledger: Ledger) -> "LedgerReport":
-        """Make the report of sums of all partitions."""
+        """Make the report from the sums of all partitions."""
         sent_bytes = sum(sums.sent_bytes for sums in ledger.tasks.values())
         return cls(
             source_rows=counters.source_rows,
@@ -72,7 +74,7 @@ class LedgerReport(msgspec.Struct, frozen=True):
         )
 
     def to_builtins(self) -> dict[str, Any]:
-        """Return the stable JSON object: a task's bytes beside its name."""
+        """Return the stable JSON object, with a task's bytes beside its name."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         fields["tasks"] = [
             {
@@ -87,10 +89,10 @@ class LedgerReport(msgspec.Struct, frozen=True):
 
 
 def read_ledger(data_dir: Path) -> LedgerReport:
-    """Read what is kept in a data directory; also while a run writes it.
+    """Read the ledger of a data directory, even while a run writes it.
 
     Raises:
-        StoreMissingError: There is none.
+        StoreMissingError: There is no data directory.
     """
     state = run_state(data_dir)
     return LedgerReport.of(state.counters, state.ledger)

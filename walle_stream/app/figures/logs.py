@@ -1,10 +1,9 @@
 """Logging for the command line; the library itself adds no handler.
 
-Invariants: the root logger is never touched, only ours, the shipped connectors' and those
-of the libraries that these bring (``_LIBRARIES``, warnings and above); one
-record is one line of text or one JSON object (a traceback follows it in text);
-values to mask never leave, whatever field they are in. Place in the data flow:
-beside it.
+Invariants: The root logger is never changed. Handlers and levels are set for our loggers, those of
+the shipped connectors, and those of their libraries (``_LIBRARIES``, warnings and above). One
+record is one line of text or one JSON object; in text a traceback follows the line. Values to mask
+never appear, in any field.
 """
 
 import json
@@ -18,12 +17,12 @@ from typing import Final, Literal, override
 from walle_stream.spec.document import masked
 
 _ID_FIELDS: Final = ("device_id", "task", "sequence_number", "position", "partition")
-"""Given through ``extra=``; each becomes a field of its own."""
+"""Passed through ``extra=``; each becomes a field of its own."""
 
 _OURS: Final = ("walle_stream", "walle_connectors", "walle_deploy")
 _LIBRARIES: Final = ("kafka", "psycopg", "aiokafka", "faust", "mode")
 _QUIET: Final = ("kafka", "psycopg")
-"""Tell each attempt to connect, and how it ends; our own lines say who is away."""
+"""Libraries that log each connection attempt; our own lines report an unreachable peer."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -31,10 +30,10 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 def configure_logging(
     format_: Literal["text", "json"], level: str, secrets: Collection[str] = ()
 ) -> None:
-    """Send our log lines, and libraries' warnings, to stderr; a second call replaces the first.
+    """Send our log lines and libraries' warnings to stderr; a second call replaces the first.
 
-    ``json`` writes an object a line: ``timestamp`` in UTC, ``level``, ``logger``, ``message``, the
-    ids that the record has, ``exception``. Secrets, such as values of ``${VAR}``, do not appear.
+    ``json`` writes one object per line: ``timestamp`` in UTC, ``level``, ``logger``, ``message``,
+    the ids of the record, ``exception``. Secrets, such as values of ``${VAR}``, do not appear.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter(secrets) if format_ == "json" else _TextFormatter(secrets))
@@ -42,9 +41,10 @@ def configure_logging(
 
 
 def attach(handler: logging.Handler, level: int) -> None:
-    """Have a handler get all lines that a run writes, instead of the one before.
+    """Replace the current handler of all log lines of a run.
 
-    Libraries' lines are of level warning at least, those of clients critical where nobody debugs.
+    Libraries log warnings and above; the loggers of ``_QUIET`` only critical lines unless the level
+    is debug.
     """
     for name in (*_OURS, *_LIBRARIES):
         logger = logging.getLogger(name)
@@ -59,12 +59,12 @@ def attach(handler: logging.Handler, level: int) -> None:
 class _FieldsFormatter(logging.Formatter):
     def __init__(self, secrets: Collection[str]) -> None:
         super().__init__()
-        # the longest first, so that no part of a longer one is left; an empty
-        # one would be found between all letters
+        # longest first, so that no part of a longer value remains; an empty value would match
+        # between all characters
         self._masked = sorted(filter(None, secrets), key=len, reverse=True)
 
     def _fields(self, record: logging.LogRecord) -> dict[str, object]:
-        # masked before they are quoted: a quoted value would not be found
+        # mask before quoting, as a quoted value would not match
         when = datetime.fromtimestamp(record.created, UTC)
         fields: dict[str, object] = {
             "timestamp": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -96,11 +96,11 @@ class _TextFormatter(_FieldsFormatter):
     @override
     def format(self, record: logging.LogRecord) -> str:
         fields = self._fields(record)
-        # no control character of a message reaches the terminal
+        # keep control characters of a message from the terminal
         message = _CONTROL.sub(lambda match: repr(match[0])[1:-1], str(fields["message"]))
         line = f"{fields['timestamp']} {record.levelname} {record.name}: {message}"
         for name in _ID_FIELDS:
             if name in fields:
-                # quoted: an id comes from outside and must not forge a line
+                # quoted, because an id comes from outside and must not forge a line
                 line += f" {name}={json.dumps(fields[name], ensure_ascii=False)}"
         return f"{line}\n{fields['exception']}" if "exception" in fields else line

@@ -1,8 +1,7 @@
-"""What a run shows of itself for ``--metrics ADDR``: its figures as metrics.
+"""Figures of a run as metrics for ``--metrics ADDR``.
 
-The partition hosts count; this module only renames their figures for
-Prometheus at each scrape (``observability`` holds the format, ``metrics_server``
-the server).
+The partition hosts count. This module only renames their figures for Prometheus at each scrape.
+``observability`` has the format, ``metrics_server`` the server.
 """
 
 import logging
@@ -27,14 +26,14 @@ _log = logging.getLogger(__name__)
 _BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
 _GAUGES: Final = {
     "active_devices": "Devices in memory.",
-    "outbox_bytes": "Frames without acknowledgement, bytes.",
+    "outbox_bytes": "Bytes of frames without acknowledgement.",
     "watermark_ms": "Ingest watermark, epoch milliseconds.",
     "waiting_messages": "Messages of the cloud for devices that were never seen.",
 }
 _TASK_COUNTERS: Final = {
     "runs": "Runs of a task, cumulative for the data directory.",
-    "failures": "Runs of a task that failed for good, the same.",
-    "features": "Features of a task, the same.",
+    "failures": "Runs of a task that failed for good, cumulative for the data directory.",
+    "features": "Features of a task, cumulative for the data directory.",
 }
 _UNREAD: Final = {
     "unread": "Share of the source that a host has yet to read.",
@@ -46,7 +45,7 @@ _UNREAD: Final = {
 
 
 class ObservedRun(Protocol):
-    """What is read of a run."""
+    """The parts of a run that metrics read."""
 
     is_ready: bool
 
@@ -54,30 +53,30 @@ class ObservedRun(Protocol):
         """Return the figures of all partitions."""
 
     def host_status(self) -> list[HostStatus]:
-        """Return how each host goes, and what it has yet to read."""
+        """Return the state of each host and its unread input."""
 
     @property
     def task_names(self) -> list[str]:
-        """Of the definition's tasks."""
+        """Names of the definition's tasks."""
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
-        """Return what the pool has done, and its VMs."""
+        """Return the counters of the pool, and its VMs."""
 
     @property
     def sink_lags(self) -> Mapping[str, int]:
-        """Features that each sink has not yet."""
+        """Number of features that each sink has yet to take."""
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls of services, by service."""
+        """Outcomes of service calls, by service."""
         ...
 
 
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
-    """Serve until the stack is closed.
+    """Serve metrics until the stack is closed; return the port.
 
     Raises:
-        MetricsAddressError: The address is malformed or taken.
+        MetricsAddressError: The address is malformed or in use.
     """
     server = open_metrics_server(address, lambda: render_metrics(run), lambda: run.is_ready)
     stack.callback(server.close)
@@ -86,7 +85,7 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
 
 
 def render_metrics(run: ObservedRun) -> str:
-    """Return a run's figures in Prometheus' text format."""
+    """Return the figures of a run in Prometheus' text format."""
     statuses, (counts, machines) = run.status(), run.vm_status()
     metrics, total = Metrics(), Counters()
     for status in statuses:
@@ -95,7 +94,7 @@ def render_metrics(run: ObservedRun) -> str:
     _add_unread(metrics, run.host_status())
     for name, value in msgspec.structs.asdict(total).items():
         if name in {"task_runs", "task_failures"}:
-            continue  # the sums of those above
+            continue  # the sums of the metrics by task
         text = f"Cumulative for the data directory: {name}."
         metrics.counter(f"walle_{name}_total", text).set(value)
     show_lags(metrics, run.sink_lags)
@@ -107,7 +106,7 @@ def render_metrics(run: ObservedRun) -> str:
     for name, value in msgspec.structs.asdict(counts).items():
         metrics.counter(f"walle_vm_{name}_total", f"Of this process: {name}.").set(value)
     labels = ["task", "vm"]
-    running = metrics.gauge("walle_vm_running", "1 while a run is at hand.", labels)
+    running = metrics.gauge("walle_vm_running", "1 while the VM has a run.", labels)
     calls = metrics.gauge("walle_vm_calls", "Batches that a VM has run.", labels)
     runs = metrics.gauge("walle_vm_runs", "Runs in those batches.", labels)
     for machine in machines:
@@ -118,7 +117,7 @@ def render_metrics(run: ObservedRun) -> str:
     below = [sum(s.latencies.count_below(bound) for s in statuses) for bound in _BUCKETS_MS]
     metrics.histogram(
         "walle_exit_to_commit_ms",
-        "From the delivery of a page exit, or of what released it, to its commit.",
+        "From the delivery of a page exit, or of the events that released it, to its commit.",
         _BUCKETS_MS,
         [*below, sum(status.latencies.count for status in statuses)],
         sum(status.latencies.sum_ms for status in statuses),

@@ -1,8 +1,7 @@
 """The server of ``/metrics``, ``/healthz`` and ``/readyz``.
 
-Invariants: it only reads; it binds the loopback address unless the address
-names a host; a slow or broken client holds nothing but a thread of its own, for
-at most five seconds. Place in the data flow: beside it.
+Invariants: The server only reads. It binds the loopback address unless the address names a host. A
+slow or broken client blocks only its own thread, for at most five seconds.
 """
 
 from collections.abc import Callable
@@ -20,14 +19,14 @@ _CLIENT_TIMEOUT_S: Final = 5.0
 def open_metrics_server(
     address: str, render: Callable[[], str], is_ready: Callable[[], bool]
 ) -> PageServer:
-    """Serve ``/metrics``, ``/healthz`` and ``/readyz`` until closed; blocks only for the binding.
+    """Serve ``/metrics``, ``/healthz`` and ``/readyz`` until closed; only the bind blocks.
 
-    The address is ``:9090``, ``9090``, ``host:9090`` or ``[::1]:9090``; without a host the
-    loopback address, port 0 takes a free one. The functions are called in the clients' threads;
-    an ActorError or TimeoutError of ``render`` is answered with status 503.
+    The address is ``:9090``, ``9090``, ``host:9090`` or ``[::1]:9090``. Without a host it is the
+    loopback address; port 0 takes a free port. The functions are called in the clients' threads. An
+    ActorError or TimeoutError of ``render`` is answered with status 503.
 
     Raises:
-        MetricsAddressError: The address is malformed, taken or not ours.
+        MetricsAddressError: The address is malformed, in use, or not of this machine.
     """
 
     def page(asked: SplitResult, _: Message) -> Page:
@@ -60,6 +59,6 @@ def _parse_address(address: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF or is_bare_v6:  # noqa: PLR2004 - the highest port
         raise MetricsAddressError(
             f"--metrics {address!r}: expected PORT, :PORT, HOST:PORT or [ADDRESS]:PORT, "
-            "a port is 0 to 65535"
+            "with a port from 0 to 65535"
         )
     return host.strip("[]") or _LOOPBACK, int(port)

@@ -1,7 +1,7 @@
-"""How a run goes, for people: a small file in the data directory, and who reads it.
+"""Status of a run for people: a small file in the data directory, and its reader.
 
-The run replaces the file as a whole, so that a reader finds one or the other.
-What is in it is of the moment; what was committed is in the databases.
+The run replaces the whole file, so that a reader finds the old or the new one. The file has
+momentary values; committed values are in the databases.
 """
 
 import os
@@ -21,13 +21,13 @@ from walle_stream.store.datadir import DataDir
 from walle_stream.wire.rows import Counters, PartitionHead
 
 type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
-"""``killed``: nobody said that it ended, and nobody has the directory open."""
+"""State of a run; ``killed``: no end was recorded, and no process has the directory open."""
 
 _COUNTED: Final = ("events", "features", "commits", "dead_letters", "dropped_features")
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
-    """A device host of a run."""
+    """State of a device host of a run."""
 
     index: int
     pid: int
@@ -35,25 +35,25 @@ class HostStatus(msgspec.Struct, kw_only=True):
     """``starting``, ``opening``, ``opened``, ``running`` or ``done``."""
     restarts: int = 0
     unread: float = -1.0
-    """The share of the source that it has yet to read, below 0 when unknown."""
+    """Share of the source that the host has yet to read; below 0 when unknown."""
     unread_rows: int = -1
-    """The same in records, where the source knows them; else below 0."""
+    """Unread records, where the source knows them; else below 0."""
     unread_bytes: int = -1
-    """The same in bytes of the source."""
+    """Unread bytes of the source; below 0 when unknown."""
     unread_ms: int = -1
-    """The same in time: from the event read last to the newest."""
+    """Time from the event read last to the newest event; below 0 when unknown."""
     mailbox_bytes: int = 0
     """Memory of batches that were read and wait for a turn."""
     in_hand_events: int = 0
-    """Events that were read, and that no commit has yet."""
+    """Events that were read and not yet committed."""
     warm_partitions: int = 0
-    """Of other hosts, of which it keeps a copy of their last snapshot."""
+    """Partitions of other hosts of which this host keeps a warm copy."""
     address: str = ""
-    """Of its node, in a cluster's run."""
+    """Address of the host's node, in a cluster run."""
 
     @classmethod
     def of(cls, index: int, progress: float, unread: Unread, **fields: Any) -> Self:
-        """Make it of what the host's reader says; a share below 0 is unknown."""
+        """Make the state from the reader's values; a negative ``progress`` is unknown."""
         return cls(
             index=index,
             unread=1.0 - progress if progress >= 0 else -1.0,
@@ -65,78 +65,80 @@ class HostStatus(msgspec.Struct, kw_only=True):
 
 
 class PartitionFigures(msgspec.Struct, kw_only=True):
-    """A partition, as of its last commit that the run told of."""
+    """Figures of a partition, at its last commit that the run reported."""
 
     number: int
     host: int
-    """-1 when nobody owns it."""
+    """Index of the owning host, or -1 without one."""
     events: int
     features: int
     commits: int
     outbox_bytes: int = 0
-    """Frames without acknowledgement."""
+    """Bytes of frames without acknowledgement."""
     dropped_features: int = 0
-    """That were not sent, by ``spec.tunnel``'s onFull and maxAge."""
+    """Features not sent because of ``spec.tunnel``'s onFull and maxAge."""
     dead_letters: int = 0
-    """Refused records and failed runs, kept for a look."""
+    """Refused records and failed runs that were kept."""
     waiting_messages: int = 0
-    """Of the cloud, for devices that were never seen."""
+    """Messages of the cloud for devices that were never seen."""
     watermark_ms: int = -1
     behind_ms: int = 0
-    """Event time between its watermark and that of the partition that is furthest: how evenly
-    they go on, and nothing of what is unread."""
+    """Event time from its watermark to that of the most advanced partition.
+
+    It shows how evenly partitions advance, and says nothing about unread input.
+    """
     lag_ms: int = 0
-    """The same, under its former name."""
+    """Former name of ``behind_ms``."""
     is_ended: bool = False
 
     @classmethod
     def of(cls, counters: Counters, **fields: Any) -> Self:
-        """Make it of what the partition counts."""
+        """Make the figures from the partition's counters."""
         counted = {name: getattr(counters, name) for name in _COUNTED}
         return cls(**counted, **fields)
 
 
 class RunStatus(msgspec.Struct, kw_only=True):
-    """How the last run over a data directory goes, or went."""
+    """State of the latest run over a data directory, running or ended."""
 
     v: int = 1
     pipeline: str
     runtime: str
     phase: RunPhase
     pid: int
-    """Of the process that was started; 0 when it is gone."""
+    """Process that was started; 0 when it has ended."""
     started_ms: int = 0
     """Wall clock, epoch milliseconds."""
     updated_ms: int = 0
     stopped_by: str = ""
     services: ServiceCounts = {}
-    """What became of calls, by service and state, since the cloud side's process started."""
+    """Outcomes of calls, by service and state, since the start of the cloud side's process."""
     hosts: list[HostStatus] = []
     partitions: list[PartitionFigures] = []
     owners: dict[int, int] | None = None
-    """Hosts of the partitions that the run has, where the source places them; else None."""
+    """Hosts of the run's partitions, if the source places them; else None."""
     task_names: list[str] = []
-    """Of the definition."""
+    """Names of the definition's tasks."""
     tasks: list[TaskFigures] = []
-    """Those, and what was installed besides."""
+    """Figures of the definition's tasks, then of installed tasks."""
 
 
 def write_status(path: Path, status: RunStatus) -> None:
-    """Replace the file; a disk that is full is no reason to stop a run."""
+    """Replace the status file; a failed write, as on a full disk, does not stop the run."""
     status.updated_ms = wall_ms()
     new = path.with_suffix(".json.new")
     with suppress(OSError):
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor sets the mode
             file.write(msgspec.json.encode(status) + b"\n")
         new.replace(path)
 
 
 def read_status(data_dir: Path) -> RunStatus:
-    """Say how the run over a data directory goes, or how the last one went.
+    """Return the status of the current or last run over a data directory.
 
     Raises:
-        StoreMissingError: There is none.
+        StoreMissingError: There is no data directory.
     """
     with DataDir.open_read_only(data_dir) as opened:
         owner = opened.owner
@@ -144,7 +146,7 @@ def read_status(data_dir: Path) -> RunStatus:
         if status is None:
             status = RunStatus(pipeline=opened.meta.pipeline, runtime="", phase="killed", pid=0)
         if owner is None or status.pid != owner:
-            # of another run than goes on now, or none does
+            # of an earlier run, or no run is active
             if owner is not None:
                 status = RunStatus(
                     pipeline=opened.meta.pipeline, runtime="", phase="starting", pid=owner
@@ -160,7 +162,7 @@ def read_status(data_dir: Path) -> RunStatus:
         heads = run_state(data_dir).heads
         owners = status.owners
         if owners is not None and status.phase == "running":
-            # a partition that went elsewhere leaves its database here
+            # a partition that moved away leaves its database here
             heads = {number: head for number, head in heads.items() if number in owners}
         status.partitions = _committed(heads, owners, len(status.hosts))
         status.tasks = task_figures(status.task_names, heads.values())
@@ -168,7 +170,7 @@ def read_status(data_dir: Path) -> RunStatus:
 
 
 def with_lags(partitions: list[PartitionFigures]) -> list[PartitionFigures]:
-    """Fill in, in place, how far each partition is behind the furthest."""
+    """Fill in, in place, the event time by which each partition trails the most advanced one."""
     furthest = max((status.watermark_ms for status in partitions), default=-1)
     for status in partitions:
         if status.watermark_ms >= 0:
@@ -180,7 +182,7 @@ def _told(path: Path) -> RunStatus | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=RunStatus)
     except (OSError, msgspec.DecodeError):
-        return None  # no run was told of yet, or by another version
+        return None  # no status yet, or one of another version
 
 
 def _committed(

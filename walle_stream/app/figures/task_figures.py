@@ -1,4 +1,4 @@
-"""What became of each task's runs: for the end of a run, ``walle status`` and metrics."""
+"""Outcomes of each task's runs: for the end of a run, ``walle status`` and metrics."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,28 +10,28 @@ from walle_stream.wire.rows import Counters, PartitionHead, TaskCounts, add_task
 
 
 class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of a data directory; cumulative, as its counters are."""
+    """Counts of a task, cumulative for the data directory."""
 
     task: str
     runs: int = 0
     failures: int = 0
     """Runs that failed for good."""
     refused: int = 0
-    """Of the failures, those that were not let begin: the task is quarantined on the device."""
+    """Failures of runs that never started, because the task is quarantined on the device."""
     features: int = 0
     returned: int = 0
-    """Runs that returned a value, which nobody takes."""
+    """Runs that returned a value; such values are ignored."""
     first_failure: str = ""
-    """``file:line: class: text``, of the newest run of the pipeline that had one."""
+    """``file:line: class: text``, of the newest run of the pipeline with a failure."""
 
 
 def task_figures(
     names: Iterable[str], parts: Iterable[PartitionHead | PartitionStatus]
 ) -> list[TaskFigures]:
-    """Add up what became of the tasks' runs in all partitions.
+    """Add up the outcomes of the tasks' runs in all partitions.
 
-    The definition's tasks come first, in their order, also those that never ran; then what was
-    installed besides, by name.
+    The definition's tasks come first, in their order, even those that never ran. Installed tasks
+    follow, by name.
     """
     tasks: dict[str, TaskCounts] = {}
     ledger = Ledger()
@@ -62,12 +62,12 @@ def task_problems(
     *,
     is_whole: bool,
 ) -> list[str]:
-    """Say which of the definition's tasks did nothing at all, a line each.
+    """Return one line for each of the definition's tasks that did nothing useful.
 
-    A task is judged by what it ran in this run of the pipeline, and by all its runs over the data
-    directory where that is nothing: so the same command again gives the same answer. Both lists
-    begin with the definition's tasks in their order. Before the source's end (not ``is_whole``) a
-    task may fire yet.
+    A task is judged by its runs in this run of the pipeline. If it had none, all its runs over the
+    data directory count, so that the same command again gives the same answer. Both lists begin
+    with the definition's tasks in their order. Before the source's end (``is_whole`` is False) a
+    task may still fire.
     """
     problems = []
     for old, new in zip(before, after, strict=False):

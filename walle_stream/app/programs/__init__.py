@@ -1,5 +1,5 @@
-"""What a definition names as code: tasks, packages, functions, models.
+"""Code that a definition names: tasks, packages, functions, models.
 
-In: files beside a definition, and packages that arrive while a host runs. Out: programs
-that a VM takes, each checked, with the isolation that it needs. The room never runs one.
+Input: files beside a definition, and packages that arrive while a host runs. Output: checked
+programs for VMs, with the isolation that each needs. The package never runs one.
 """

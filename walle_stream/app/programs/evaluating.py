@@ -1,4 +1,4 @@
-"""The tensor engine, from the first script on that has tensors."""
+"""The tensor engine, imported when the first script uses tensors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -8,10 +8,13 @@ from walle_stream.wire.graph import Constant, Graph
 
 
 class LazyEvaluator:
-    """A ``TensorEvaluator`` on numpy, whose import costs 0.1 s: most tasks have no tensors."""
+    """A ``TensorEvaluator`` on numpy with a lazy import: most tasks need no tensors.
+
+    The import costs 0.1 s.
+    """
 
     def __init__(self, models: Mapping[str, Callable[..., Any]]) -> None:
-        """Import nothing yet; ``models`` are what scripts may ask for, by name."""
+        """Import nothing yet; ``models`` are available to scripts by name."""
         self._models = models
 
     def evaluate(self, graph: Graph) -> list[Constant]:
@@ -29,5 +32,5 @@ class LazyEvaluator:
         from walle_stream.engine.backends.numpy import NumpyBackend  # noqa: PLC0415 - see above
         from walle_stream.engine.expressions import EngineEvaluator  # noqa: PLC0415 - see above
 
-        # two that come first at the same time make two: either will do
+        # two concurrent first calls make two evaluators: either will do
         return EngineEvaluator(NumpyBackend(), self._models)

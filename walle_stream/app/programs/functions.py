@@ -1,7 +1,7 @@
 """Functions of the user that a pipeline names: services of the cloud, models of the host.
 
-They are the user's own code and run in this process without any guard, beside
-the framework; what runs in VMs are tasks.
+They are the user's own code and run unguarded in this process, beside the framework. Tasks, in
+contrast, run in VMs.
 """
 
 import sys
@@ -21,7 +21,7 @@ def load_function(place: str, file: Path | None, function: str) -> Callable[...,
     ``package.module:NAME``.
 
     Raises:
-        FunctionError: File or module cannot be imported, or has no such function.
+        FunctionError: The file or module cannot be imported, or has no such function.
     """
     module_name, _, attribute = function.rpartition(":")
     where = file or module_name

@@ -1,7 +1,7 @@
-"""Installing versions of tasks on devices of a running host, without stopping it.
+"""Installation of task versions on devices of a running host, without a stop.
 
-Place in the flow: the deployment's agent calls ``Installation.install``; the device hosts take
-it between two commits, each partition in a commit of its own.
+The deployment's agent calls ``Installation.install``. The device hosts apply it between two
+commits, each partition in a commit of its own.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,15 +23,15 @@ from walle_stream.ports import InstalledTask
 from walle_stream.stream.task_sets import Changes, changed
 
 type Change = NewVersion | Literal["definition"] | None
-"""What becomes of a task: another version, the definition's own one, or nothing: it goes."""
+"""Change of a task: a new version, the definition's version, or (None) its removal."""
 
 
-NO_HOST: Final = "no host of this run has its partition: install again"
-"""Why a device stays as it was while another process is about to have it."""
+NO_HOST: Final = "no host of this run owns its partition: install again"
+"""Reason of a device that stays unchanged while another process takes its partition."""
 
 
 class Installation:
-    """Installs on the devices of one run. Thread-safe: one installation at a time."""
+    """Installer for the devices of one run. Thread-safe: one installation at a time."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Installation:
         definition: Mapping[str, InstalledTask],
         partition_of: Callable[[str], int],
     ) -> None:
-        """Begin; nothing is asked yet."""
+        """Keep the hosts without asking them anything yet."""
         self._hosts = hosts
         self._ask = ask
         self._programs = programs
@@ -50,7 +50,7 @@ class Installation:
         self._lock = Lock()
 
     def tasks_of(self, device_ids: Iterable[str]) -> dict[str, Mapping[str, InstalledTask]]:
-        """Return which tasks devices have, by name; waits for the hosts' turns."""
+        """Return the tasks of each device, by name; waits for the hosts' turns."""
         question = GetTasks(self._by_partition({device_id: device_id for device_id in device_ids}))
         by_device: dict[str, Changes] = {}
         for host in self._hosts:
@@ -72,16 +72,16 @@ class Installation:
             self._ask(host, message)
 
     def install(self, changes: Mapping[str, Mapping[str, Change]]) -> dict[str, str]:
-        """Change tasks of devices, each from its next event on; blocks until it is committed.
+        """Change tasks of devices, each from its next event on; blocks until the commit.
 
-        Every device has all of its changes or none. VMs are made before the hosts are told, so that
-        events wait for no more than a commit. Changes are by device id, then by task. Returns the
-        devices that stay as they were, and why.
+        A device gets all of its changes or none. VMs are made before the hosts are told, so that
+        events wait for a commit at most. ``changes`` are by device id, then by task. Returns the
+        devices that stay unchanged, with the reason.
 
         Raises:
             PackageError: A package cannot be installed here; nothing has changed.
             StoreFullError: The disk is full; nothing has changed.
-            WalleError: A host failed: what it has committed stays, install again.
+            WalleError: A host failed: its committed changes stay; install again.
         """
         with self._lock:
             wanted, devices = self._wanted(changes)
@@ -100,7 +100,7 @@ class Installation:
     def _wanted(
         self, changes: Mapping[str, Mapping[str, Change]]
     ) -> tuple[list[Wanted], dict[str, tuple[str, int]]]:
-        """Store what is new; return what devices get, each once, and which of it each gets."""
+        """Store new versions; return the distinct change sets, and the set of each device."""
         stored: dict[int, InstalledTask] = {}
         wanted: list[Wanted] = []
         known: dict[tuple[object, ...], int] = {}
@@ -124,7 +124,7 @@ class Installation:
             found, task = self._programs.store(change)
             if found != name:
                 raise PackageError(
-                    f"a package of the task {found!r} was given for {name!r}: install it "
+                    f"the package is of the task {found!r}, not of {name!r}: install it "
                     "under its own name"
                 )
             self._programs.ensure(name, task)

@@ -1,10 +1,10 @@
-"""Packages that are installed while a host runs: stored in the data directory, in the pool.
+"""Packages installed while a host runs: stored in the data directory and loaded in the pool.
 
-A package lies there under its SHA-256 before anything names it, and goes when no device has it
-any more: whatever dies in between, each set that a partition holds finds its packages.
+A package is stored under its SHA-256 before anything names it, and deleted when no device has it
+any more. After a crash at any point, every set of a partition therefore finds its packages.
 
-Place in the flow: ``LocalRun.install`` stores packages and tells the hosts; a partition that
-meets a set asks for its programs (``actors.plan.partition_sets.ProgramSource``).
+``LocalRun.install`` stores packages and tells the hosts. A partition that meets a new set asks for
+its programs (``actors.plan.partition_sets.ProgramSource``).
 """
 
 import hashlib
@@ -30,17 +30,19 @@ _DIGITS: Final = 12
 
 
 class NewVersion(msgspec.Struct, frozen=True):
-    """A version of a task that devices shall have."""
+    """A version of a task to install on devices."""
 
     package: bytes
-    """Its package. What is in it runs here: who sent it was checked."""
+    """The package. Its code runs here; the caller has checked its sender."""
     resources: Mapping[str, bytes] = {}
-    """Files that only these devices have, by the name that the script uses; they stand before
-    those of the package."""
+    """Files only for these devices, by the name that the script uses.
+
+    They take precedence over the package's resources.
+    """
     origin: str = ""
-    """What the caller calls it, such as ``shop/ipv@v2``: kept beside the task."""
+    """The caller's name of the version, such as ``shop/ipv@v2``; kept with the task."""
     is_signed: bool = False
-    """Whether a signature that the caller checked covers the package: see ``app.isolation``."""
+    """Whether a signature checked by the caller covers the package; see ``isolation``."""
 
 
 class InstalledPrograms:
@@ -55,10 +57,10 @@ class InstalledPrograms:
         is_shared: bool = False,
         floor: Policy = "shared",
     ) -> None:
-        """Begin with what is stored; loads nothing.
+        """Keep the folder of stored packages; loads nothing.
 
-        ``quarantined`` gives (program, device id) pairs that are out. Where the folder
-        ``is_shared``, other processes have devices whose packages are here, too.
+        ``quarantined`` gives the quarantined (program, device id) pairs. If ``is_shared``, the
+        folder also holds packages of other processes' devices.
         """
         self._folder = folder
         self._pool = pool
@@ -67,14 +69,14 @@ class InstalledPrograms:
         self._floor: Policy = floor
         self._lock = Lock()
         self._loaded: set[str] = set()
-        self._unpacked: dict[str, ReadyTask] = {}  # what was stored, and is about to be loaded
+        self._unpacked: dict[str, ReadyTask] = {}  # stored tasks, to be loaded next
         self._remove_parts()
 
     def store(self, version: NewVersion) -> tuple[str, InstalledTask]:
-        """Store a package and what belongs to it, durably; blocks.
+        """Store a package and its resources durably; blocks.
 
         Raises:
-            PackageError: It is no package, or not for this interpreter.
+            PackageError: The bytes are no package, or not for this interpreter.
             StoreFullError: The disk is full; nothing has changed.
             StoreError: The folder cannot be written.
         """
@@ -105,16 +107,16 @@ class InstalledPrograms:
                 own = {name: self._read(it, task) for name, it in installed.resources.items()}
                 ready = unpack_task(self._read(installed.package, task), own)
             ready = admit(ready, self._floor, is_signed=installed.is_signed)
-            # scripts are told the task's name, the pool tells versions apart
+            # scripts see the task's name, while the pool distinguishes versions
             program = msgspec.structs.replace(ready.program, task=installed.program)
             out = [device for name, device in self._quarantined() if name == installed.program]
             self._pool.install(program, out)
             self._loaded.add(installed.program)
 
     def retain(self, programs: Mapping[str, InstalledTask]) -> None:
-        """Take all other installed programs out of the pool, and delete their packages.
+        """Remove all other installed programs from the pool, and delete their packages.
 
-        In a folder that is shared packages stay: another process's device may have them.
+        A shared folder keeps its packages: devices of other processes may need them.
         """
         kept = {
             digest
@@ -127,14 +129,14 @@ class InstalledPrograms:
                 self._loaded.discard(name)
             if self._is_shared:
                 return
-            with suppress(OSError):  # what stays is deleted another time
+            with suppress(OSError):  # remaining files are deleted another time
                 for path in self._folder.iterdir():
                     if path.name not in kept and path.name[:1] != ".":
                         path.unlink()
 
     def _remove_parts(self) -> None:
-        """Delete what killed processes had half written."""
-        with suppress(OSError):  # what stays is deleted another time
+        """Delete the incomplete files of killed processes."""
+        with suppress(OSError):  # remaining files are deleted another time
             for path in self._folder.glob(".*"):
                 writer = path.suffix[1:]
                 if writer.isdecimal() and not _is_alive(int(writer)):
@@ -144,16 +146,16 @@ class InstalledPrograms:
         path = self._folder / digest
         try:
             if path.exists():
-                sync_folder(self._folder)  # who put it there may have died before
+                sync_folder(self._folder)  # its writer may have died before the sync
                 return
             make_folder(self._folder)
-            # for good: a commit that names it must not outlive it in a power cut
+            # durable, as a commit that names it must not outlive it in a power cut
             put_file(path, data, on_part=lambda: crash_point("package.part"))
         except OSError as error:
             raise refusal(
                 error,
                 f"{path}: cannot be written: {error.strerror or error}: nothing was installed; "
-                "make room and install again",
+                "free some space and install again",
             ) from error
 
     def _read(self, digest: str, task: str) -> bytes:
@@ -168,15 +170,15 @@ class InstalledPrograms:
             ) from error
         if _digest(data) != digest:
             raise PackageError(
-                f"{path}: task {task!r} is installed, but its file was altered: delete it, and "
-                "install the task again",
+                f"{path}: task {task!r} is installed, but its file was changed: delete the file, "
+                "and install the task again",
                 str(path),
             )
         return data
 
 
 def _is_alive(pid: int) -> bool:
-    # this process writes nothing yet: what has its number is of one that had it before
+    # this process writes nothing yet: the file is of an earlier process with the same id
     if pid == os.getpid():
         return False
     try:

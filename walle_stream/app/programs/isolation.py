@@ -1,8 +1,8 @@
-"""What a task's isolation needs of this machine, and how far packages are trusted.
+"""Isolation of tasks: requirements on this machine, and trust in packages.
 
-A package's author chose its isolation. It is taken where this user built the package on this
-machine, or a signature covers it; any other package runs in processes, whatever it asks for.
-The pipeline may set a floor for all of them (``spec.runtime.minimumIsolation``).
+A package's author chose its isolation. That choice holds if this user built the package on this
+machine, or if a signature covers it. Any other package runs in processes. The pipeline may set a
+minimum for all packages (``spec.runtime.minimumIsolation``).
 """
 
 import hashlib
@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 def check_machine(tasks: Iterable[ReadyTask], places: Mapping[tuple[str, str], str]) -> None:
-    """Refuse tasks that require what this machine has not; starts a process to see.
+    """Refuse tasks whose requirements this machine lacks; starts a process for the check.
 
     Raises:
-        IsolationError: Such a task; the first.
+        IsolationError: The first such task.
     """
     for task in tasks:
         problem = _lacking(task)
@@ -49,7 +49,7 @@ def _lacking(task: ReadyTask) -> str:
 
 
 def ready_tasks(loaded: LoadedPipeline[ReadyTask]) -> list[ReadyTask]:
-    """Compile the scripts of a definition, and decide how isolated its packages run."""
+    """Compile the scripts of a definition, and decide the isolation of its packages."""
     floor = loaded.pipeline.spec.runtime.minimum_isolation
     return [
         admit(task, floor, is_signed=False) if isinstance(task, ReadyTask) else compile_task(task)
@@ -58,9 +58,9 @@ def ready_tasks(loaded: LoadedPipeline[ReadyTask]) -> list[ReadyTask]:
 
 
 def admit(task: ReadyTask, floor: Policy, *, is_signed: bool) -> ReadyTask:
-    """Return a packaged task as isolated as it has to run; a line of the log says so.
+    """Return a packaged task with the isolation that it must have; log a change.
 
-    ``is_signed``: a signature that was checked covers it.
+    ``is_signed``: whether a verified signature covers the package.
     """
     isolation = task.program.isolation
     least, reason = floor, f"spec.runtime.minimumIsolation is {floor}"
@@ -78,9 +78,9 @@ def admit(task: ReadyTask, floor: Policy, *, is_signed: bool) -> ReadyTask:
 
 
 def note_built(package: bytes) -> None:
-    """Remember that this user built a package on this machine.
+    """Record that this user built a package on this machine.
 
-    Where that cannot be written down, the package is a stranger's to later runs.
+    If the record cannot be written, later runs treat the package as foreign.
     """
     with suppress(OSError, RuntimeError):
         path, digest = _built(), hashlib.sha256(package).hexdigest()
@@ -97,6 +97,6 @@ def _is_built_here(digest: str) -> bool:
 
 
 def _built() -> Path:
-    # XDG Base Directory Specification; without a home there is none
+    # XDG Base Directory Specification; a user without a home has no such file
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "walle" / "built-packages"

@@ -1,7 +1,7 @@
 """Mistakes that make no run fail: ids that no event has, times in another unit.
 
-They are warnings, a line each: what a definition cannot mean is known before a row is
-read, and what it hardly means when the first thousand were.
+Each is a warning of one line. Certain mistakes are known before a row is read; likely ones are
+known after the first thousand rows.
 """
 
 import logging
@@ -19,7 +19,7 @@ from walle_stream.spec.suggestions import nearest, suggest
 _log = logging.getLogger(__name__)
 
 FIRST_ROWS: Final = 1_000
-"""Rows of a run that are looked at."""
+"""Number of rows that a run inspects."""
 
 _CLOSE: Final = 0.85
 _SEEN_MAX: Final = 10_000
@@ -32,7 +32,7 @@ _MICROSECONDS_MIN: Final = 10**14  # as milliseconds behind the year 5138
 
 
 class LikelyMistakes:
-    """Looks at a definition, and at events as they come. One thread."""
+    """Detector of likely mistakes in a definition and in its events. One thread."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LikelyMistakes:
         source: Source | None = None,
         places: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
-        """Take what is known; a source's ``declared`` says what it knows of its events.
+        """Keep the definition; a source's ``declared`` has the ids that its events can have.
 
         Places are ``FILE:LINE:COLUMN`` of tasks' trigger ids and pages, and of the source's keys
         (task ``""``).
@@ -55,7 +55,7 @@ class LikelyMistakes:
         self._examples: dict[str, int] = {}
 
     def look(self, events: EventBatch, count: int = FIRST_ROWS) -> None:
-        """Take note of the first events of a batch, ``count`` at most."""
+        """Inspect the first events of a batch, ``count`` at most."""
         for id_, page, time_ms in events.heads(max(count, 0)):
             if len(self._ids) < _SEEN_MAX:
                 self._ids.add(id_)
@@ -66,7 +66,7 @@ class LikelyMistakes:
             self._examples.setdefault(unit, time_ms)
 
     def look_at_file(self) -> list[str]:
-        """Read the first rows of a source that is a file; return what is wrong, a line each."""
+        """Read the first rows of a source file; return its errors, a line each."""
         path = getattr(self._source, "path", None)
         if self._source is None or path is None or not path.is_file():
             return []
@@ -86,7 +86,7 @@ class LikelyMistakes:
         return [f"{len(letters):,} of the first {rows:,} rows are refused, first {first}"]
 
     def warnings(self) -> list[str]:
-        """Return what looks wrong, a line each, with its place where there is one."""
+        """Return the likely mistakes, a line each, with their place if known."""
         problems = []
         for task in self._tasks:
             for id_ in dict.fromkeys(id_ for trigger in task.triggers for id_ in trigger):
@@ -110,15 +110,15 @@ class LikelyMistakes:
         declared = self._declared
         is_open = declared.has_other_pages
         problem = _problem(page, declared.pages, self._pages, is_open=is_open)
-        return [self._said(task, page, f"no page is {page!r}{problem}")] if problem else []
+        return [self._said(task, page, f"there is no page {page!r}{problem}")] if problem else []
 
     def _times(self) -> list[str]:
         total = self._units.total()
         for unit, factor in (("seconds", "times 1000"), ("microseconds", "divided by 1000")):
             if 2 * self._units[unit] > total:
                 text = (
-                    f"times are milliseconds, {self._examples[unit]} looks like {unit}: give it "
-                    f"{factor}"
+                    f"times must be milliseconds, but {self._examples[unit]} looks like {unit}: "
+                    f"give it {factor}"
                 )
                 return [self._said("", "time", text)]
         return []
@@ -130,7 +130,7 @@ class LikelyMistakes:
 
 
 class FirstRows:
-    """A reader whose first rows are looked at; else the reader that it is given."""
+    """A wrapper of a reader that inspects the first rows."""
 
     def __init__(
         self,
@@ -138,18 +138,18 @@ class FirstRows:
         mistakes: LikelyMistakes,
         warn: Callable[[str], object] = _log.warning,
     ) -> None:
-        """Take over a reader."""
+        """Wrap a reader."""
         self._reader = reader
         self._mistakes = mistakes
         self._warn = warn
         self._left = FIRST_ROWS
 
     def read(self) -> Sequence[SourceBatch]:
-        """Read on; see ``SourceReader.read``."""
+        """Read the next batches; see ``SourceReader.read``."""
         return self._looked_at(self._reader.read())
 
     def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read; see ``SourceReader.drain``."""
+        """Return the batches read so far; see ``SourceReader.drain``."""
         return self._looked_at(self._reader.drain())
 
     def _looked_at(self, batches: Sequence[SourceBatch]) -> Sequence[SourceBatch]:
@@ -165,7 +165,7 @@ class FirstRows:
 
     @property
     def batch_events(self) -> int:
-        """Most events in a batch."""
+        """Maximum number of events in a batch."""
         return self._reader.batch_events
 
     @batch_events.setter
@@ -183,7 +183,7 @@ class FirstRows:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether a read should come back at once."""
+        """Whether a read should return at once."""
         return self._reader.is_urgent
 
     @is_urgent.setter
@@ -192,17 +192,17 @@ class FirstRows:
 
     @property
     def is_done(self) -> bool:
-        """Whether the end or the limit was reached and all was returned."""
+        """Whether the reader reached its end or limit and has returned everything."""
         return self._reader.is_done
 
     @property
     def progress(self) -> float:
-        """Share of the source that was read."""
+        """Share of the source read so far."""
         return self._reader.progress
 
     @property
     def unread(self) -> Unread:
-        """What is left to read."""
+        """Input that is left to read."""
         return self._reader.unread
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class FirstRows:
 
 
 def _problem(name: str, known: frozenset[str], seen: set[str], *, is_open: bool) -> str:
-    # the end of a warning about a name, or nothing where it may be right
+    # the end of a warning about a name, or nothing if the name may be right
     if name in known or name in seen:
         return ""
     if not is_open:

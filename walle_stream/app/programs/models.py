@@ -1,8 +1,7 @@
 """Models of the host that a pipeline names: ONNX files and Python functions.
 
-An ONNX file is read by the processes that run it: each host reads it from the
-path that the definition gives, when it opens its VMs. Where engine actors run it
-the driver alone reads it.
+An ONNX file is read by each process that runs it: a host reads it from the definition's path when
+it opens its VMs. If engine actors run the model, only the driver reads the file.
 """
 
 import threading
@@ -26,10 +25,11 @@ class OnnxModel:
     def __init__(
         self, place: str, file: Path, backend: str, threads: int | None, batch: int | None = None
     ) -> None:
-        """Keep what is needed to read it.
+        """Keep the parameters for reading.
 
-        Threads are of products of matrices (None: one, if numpy's library can be told), ``batch``
-        rows of each evaluation (None: as many as are asked for).
+        ``threads`` is the number of threads for matrix products (None: one, if numpy's library
+        allows the setting). ``batch`` is the number of rows per evaluation (None: as many as
+        requested).
         """
         self._place = place
         self._file = file
@@ -41,15 +41,15 @@ class OnnxModel:
         self._is_closed = False
 
     def check(self) -> None:
-        """Read it, and keep nothing."""
+        """Read the file as a check, and keep nothing."""
         self._read()
 
     def read(self) -> "HostedModel | BatchedModel":
-        """Read it, unless it was.
+        """Read the file unless it was read before.
 
         Raises:
-            EngineError: It is no model, or none for scripts, or its backend is cupy and
-                there is no CUDA device; the message says where the definition names it.
+            EngineError: The file is no model, or none for scripts, or the backend is cupy and there
+                is no CUDA device. The message has the place in the definition.
         """
         with self._lock:
             if self._is_closed:
@@ -59,17 +59,17 @@ class OnnxModel:
             return self._model
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Run it; see ``HostedModel``."""
+        """Run the model; see ``HostedModel``."""
         return self.read()(*inputs)
 
     def close(self) -> None:
-        """Let go of it; see ``ModelRunner``."""
+        """Release the model; see ``ModelRunner``."""
         with self._lock:
             self._is_closed = True
             self._model = None
 
     def blueprint(self) -> "ModelBlueprint":
-        """Read it for other processes, which may have what its backend needs; keeps nothing."""
+        """Read the file for other processes, which may have its backend; keeps nothing."""
         from walle_stream.actors.engine.worker import (  # noqa: PLC0415 - see _read
             ModelBlueprint,
         )
@@ -78,7 +78,7 @@ class OnnxModel:
         return ModelBlueprint(self._place, model, self._backend, self._threads, self._batch)
 
     def _read(self, *, is_here: bool = True) -> "HostedModel | BatchedModel":
-        # numpy and onnx take 0.3 s: they are for pipelines that have models
+        # numpy and onnx take 0.3 s to import: only pipelines with models need them
         from walle_stream.engine.batching import hosted  # noqa: PLC0415 - see above
         from walle_stream.engine.session import read_model  # noqa: PLC0415 - see above
 
@@ -94,10 +94,10 @@ class OnnxModel:
 
 
 class BatchedOnnxModel(OnnxModel):
-    """The same with ``batch``: takes rows of many requests at once."""
+    """An ``OnnxModel`` with ``batch``: it evaluates rows of several requests at once."""
 
     def run_many(self, requests: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """Run it for several requests; see ``engine.batching``."""
+        """Run the model for several requests; see ``engine.batching``."""
         model: Any = self.read()
         outputs: list[tuple[Any, ...]] = model.run_many(requests)
         return outputs
@@ -106,9 +106,9 @@ class BatchedOnnxModel(OnnxModel):
 def load_models(
     references: Mapping[str, ModelReference], threads: int | None = None
 ) -> dict[str, Callable[..., Any]]:
-    """Import functions, and prepare ONNX files as ``OnnxModel``, which are not read yet.
+    """Import functions, and prepare ONNX files as ``OnnxModel`` without reading them.
 
-    Threads are of ONNX models that do not say their own.
+    ``threads`` is for ONNX models that do not set their own.
 
     Raises:
         FunctionError: A function cannot be imported.
@@ -120,7 +120,7 @@ def load_models(
 
 
 def onnx_models(models: Mapping[str, Callable[..., Any]]) -> dict[str, OnnxModel]:
-    """Return those of ``load_models`` that are ONNX files."""
+    """Return the models of ``load_models`` that are ONNX files."""
     return {name: model for name, model in models.items() if isinstance(model, OnnxModel)}
 
 

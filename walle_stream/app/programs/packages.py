@@ -1,7 +1,7 @@
-"""Task packages from definitions, and what their size is worth.
+"""Task packages from definitions, and a report of their sizes.
 
-Place in the flow: ``walle task`` asks; the YAML, the script and the resources
-are read here, ``vm.package.build`` checks and packs.
+``walle task`` calls this module. It reads the YAML, the script and the resources;
+``vm.package.build`` checks and packs them.
 """
 
 import ast
@@ -34,7 +34,7 @@ from walle_stream.vm.package.reader import (
     read_package,
 )
 
-# of a standard library's folder: not the interpreter's, made from the rest, or only for its tests
+# excluded from the standard library: files made from the others, installed packages, and tests
 _NOT_COUNTED: Final = frozenset(
     {"site-packages", "__pycache__", "test", "tests", "idle_test", "lib-dynload"}
 )
@@ -42,7 +42,7 @@ _COMPRESSION: Final = 9
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Of one thing, as it is and as it travels."""
+    """Size of an item, raw and compressed."""
 
     raw_bytes: int
     """Inflated."""
@@ -51,26 +51,31 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class SizeReport(msgspec.Struct, frozen=True):
-    """What a package weighs beside what it needs and what it saves; every part has a ``total``."""
+    """Sizes of a package, of the runtime it needs and of a full Python; each has a ``total``."""
 
     package: dict[str, Size]
     """``script``, ``resources``, ``manifest``."""
     runtime: dict[str, Size]
-    """What a device must have besides: ``guest_library``, the ``base_modules`` that it needs and
-    the ``standard_modules`` that the script adds, both as bytecode, their ``extensions``,
-    ``interpreter`` as it lies on this machine, not stripped."""
+    """Sizes of the other parts that a device must have.
+
+    ``guest_library``; the ``base_modules`` that it needs and the ``standard_modules`` that the
+    script adds, both as bytecode; their ``extensions``; and ``interpreter`` as on this machine, not
+    stripped.
+    """
     full: dict[str, Size]
-    """This machine's ``interpreter``, ``standard_library`` (source, without tests) and all its
-    ``extensions``."""
+    """This machine's ``interpreter``, ``standard_library`` and all its ``extensions``.
+
+    The standard library is its source without tests.
+    """
     percent_of_full: dict[str, float]
     """``package``, ``runtime`` and ``device`` (both together), deflated, of the deflated total."""
 
 
 def find_task(file: Path, name: str | None = None) -> Task:
-    """Load the task of a file: a Task, or one of a pipeline's by its name.
+    """Load a task: that of a Task file, or a pipeline's task by its name.
 
     Raises:
-        SpecFileError: The file is wrong, does not say which task, or has it as a package.
+        SpecFileError: The file is wrong, does not identify the task, or has it as a package.
     """
     single = load_task(file)
     if single is not None:
@@ -85,15 +90,15 @@ def find_task(file: Path, name: str | None = None) -> Task:
     names = [task.metadata.name if isinstance(task, Task) else task.name for task in tasks]
     if name is None and len(tasks) > 1:
         raise SpecFileError(
-            f"{file}: holds the tasks {', '.join(names)}: name one with --task", str(file)
+            f"{file}: has the tasks {', '.join(names)}: choose one with --task", str(file)
         )
     for own_name, task in zip(names, tasks, strict=True):
         if name in {None, own_name}:
             if isinstance(task, Task):
                 return task
             raise SpecFileError(
-                f"{file}: the task {own_name!r} is a package already: name the YAML that it was "
-                "built from",
+                f"{file}: the task {own_name!r} is already a package: give the YAML from which it "
+                "was built",
                 str(file),
             )
     raise SpecFileError(f"{file}: there is no task {name!r}{suggest(str(name), names)}", str(file))
@@ -104,18 +109,18 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
 
     Raises:
         ScriptError: The script is wrong, or it or a resource cannot be read.
-        PackageError: An interpreter cannot take part, or the resources are too large.
+        PackageError: An interpreter cannot be used, or the resources are too large.
     """
     program = load_program(task)
     return build_package(packaged(task), program.source, program.resources, pythons)
 
 
 def write_package(data: bytes, path: Path) -> None:
-    """Write a package, whole or not at all; what lies there is replaced.
+    """Write a package atomically; an existing file is replaced.
 
     Raises:
         OSError: The disk is full.
-        PackageError: It cannot be written there.
+        PackageError: The file cannot be written.
     """
     try:
         put_file(path, data)
@@ -128,7 +133,7 @@ def write_package(data: bytes, path: Path) -> None:
 
 
 def size_report(package: TaskPackage) -> SizeReport:
-    """Measure a package beside this machine's Python; reads all of that, some 5 s."""
+    """Measure a package against this machine's Python; reads all of its files, some 5 s."""
     tree = ast.parse(package.parts[SCRIPT])
     needs = ask_interpreter(sys.executable, {"imports": sorted(gate.imported_modules(tree))})
     (base, named), (added, named_too) = needs["base"], needs["modules"]
@@ -182,7 +187,7 @@ def _interpreter_files() -> list[Path]:
 def _library_files() -> list[Path]:
     files = []
     for folder, folders, names in Path(sysconfig.get_path("stdlib")).walk():
-        # config-*: what extensions are linked with, not run
+        # config-*: files for linking extensions, not for running them
         folders[:] = [
             name for name in folders if name not in _NOT_COUNTED and not name.startswith("config-")
         ]

@@ -1,7 +1,7 @@
-"""Programs from definitions: scripts, resources and packages are read here.
+"""Programs from definitions: reading of scripts, resources and packages.
 
-Place in the flow: ``assembly`` asks for tasks that are ready to run. Whether one
-came as source or as a package is known here, and nowhere after.
+``assembly`` asks this module for tasks that are ready to run. The rest of the program does not know
+whether a task came as source or as a package.
 """
 
 from collections.abc import Mapping
@@ -24,27 +24,27 @@ from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_progra
 
 
 class ReadyTask(msgspec.Struct, frozen=True):
-    """A task that was checked and can run."""
+    """A checked task that can run."""
 
     name: str
     version: str
-    """Stands beside every feature."""
+    """Version of the task, stored with every feature."""
     triggers: tuple[tuple[str, ...], ...]
     fields: tuple[str, ...] | None
-    """Contents of events that the script reads; all when None."""
+    """Contents of events that the script reads; None: all."""
     pages: tuple[str, ...] | None
-    """Only events on these pages wake the task; on any page when None."""
+    """Pages whose events wake the task; None: any page."""
     program: CompiledProgram
     on_error: FailurePolicy = FailurePolicy()
     state_version: int = 1
-    """Layout of its states."""
+    """Version of the layout of its states."""
     package: str = ""
-    """SHA-256 of the package that it came in; empty for a script."""
+    """SHA-256 of the task's package; empty for a script."""
 
     def installed(self, program: str = "", package: str = "") -> InstalledTask:
-        """Return it as devices have it; VMs know it by ``program``, its name by default.
+        """Return the task as devices have it; VMs know it by ``program``, its name by default.
 
-        The package is where it lies in the data directory, empty for one of a definition.
+        ``package`` is the package's name in the data directory, empty for a task of a definition.
         """
         return InstalledTask(
             self.version,
@@ -60,7 +60,7 @@ class ReadyTask(msgspec.Struct, frozen=True):
 
 
 def compile_task(task: Task) -> ReadyTask:
-    """Read a task's script and resources, check and compile it.
+    """Read, check and compile a task's script and resources.
 
     Raises:
         ScriptError: A file cannot be read, or the script is wrong.
@@ -77,7 +77,7 @@ def packaged(task: Task) -> PackagedTask:
         name=task.metadata.name,
         version=spec.version,
         state_version=spec.state_version,
-        # folders of the builder are nobody's business
+        # without the folder, which would reveal the builder's paths
         file=spec.script.name,
         triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
         fields=spec.fields,
@@ -95,10 +95,11 @@ def packaged(task: Task) -> PackagedTask:
 def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -> ReadyTask:
     """Read a package, check every byte of it and compile its script.
 
-    Resources of ``beside`` come before the package's.
+    Resources of ``beside`` take precedence over the package's.
 
     Raises:
-        PackageError: It is no package, altered, cut, or its script may not run here.
+        PackageError: The file is no package, or is altered or incomplete, or its script may not run
+            here.
     """
     package = read_package(file)
     return _ready(package.manifest.task, package.program(beside), package.sha256)
@@ -119,7 +120,7 @@ def _ready(task: PackagedTask, program: CompiledProgram, package: str = "") -> R
 
 
 def load_program(task: Task) -> TaskProgram:
-    """Read a task's script and resources; nothing is compiled.
+    """Read a task's script and resources without compiling them.
 
     Raises:
         ScriptError: A file cannot be read.

@@ -1,8 +1,8 @@
-"""One version of a task over recorded events: what it does, before any device has it.
+"""Replay of one version of a task over recorded events, before any device has it.
 
-The events pass through the parts of a real host: the machine of page sequences and triggers, and
-a pool of VMs. Nothing is stored, and each run is a call of its own: its time is its own, and what
-ends the process is known.
+The events pass through the parts of a real host: the machine of page sequences and triggers, and a
+pool of VMs. Nothing is stored. Each run is a call of its own, so that its time and the cause of a
+crash are known.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,29 +26,29 @@ from walle_stream.wire.event_batch import EventBatch
 
 
 class ReplayLimits(NamedTuple):
-    """What bounds pages and memory."""
+    """Limits of pages and memory."""
 
     page_timeout_ms: int | None
     out_of_order_ms: int
     page_max_events: int
     memory_bytes: int
-    """On top of what this process has."""
+    """Memory in addition to that of this process."""
 
 
 class ReplayedRun(NamedTuple):
-    """One run."""
+    """One run of the task."""
 
     device_id: str
     position: int
-    """Of the trigger in the device's sequence."""
+    """Position of the trigger in the device's sequence."""
     number: int
-    """Of the batch that woke it, from 1."""
+    """Number of the batch that woke the run, from 1."""
     took_ms: float
     result: RunResult
     is_stopped: bool
-    """A limit stopped it."""
+    """Whether a limit stopped the run."""
     is_crash: bool
-    """It ended its VM, and is not run there again."""
+    """Whether the run ended its VM; it is not run there again."""
 
 
 def replay(
@@ -61,10 +61,10 @@ def replay(
     """Run a task on recorded events; blocks, and yields each run.
 
     Args:
-        package: What runs.
+        package: The task to run.
         batches: The events in order.
-        limits: Of pages and memory.
-        tell: Called with the number of the batch that is handled next, 0 while the task loads.
+        limits: Limits of pages and memory.
+        tell: Called with the number of the next batch, and with 0 while the task loads.
         end: Called with task and device of a script that cannot be stopped: ends this process.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Who answers the calls of a pipeline's scripts: ``spec.services``."""
+"""Services that answer the calls of a pipeline's scripts: ``spec.services``."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ from walle_stream.wire.bearer import TokenFile
 def load_services(
     references: Mapping[str, ServiceReference], models: Mapping[str, Callable[..., Any]]
 ) -> dict[str, Served]:
-    """Import functions, and prepare what else answers; ``models`` are those of the pipeline.
+    """Import functions, and prepare HTTP and model services; ``models`` are the pipeline's.
 
     Raises:
         FunctionError: A function cannot be imported.
@@ -47,12 +47,12 @@ def check_calls(
     services: Iterable[str],
     places: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> None:
-    """Refuse a script that calls a service by a name that nobody has, or any where there is none.
+    """Refuse a script that calls an unknown service, or any service if there is none.
 
     ``places`` are those of ``LoadedPipeline``.
 
     Raises:
-        ScriptError: The message has the call's place.
+        ScriptError: A script has such a call; the message has its place.
     """
     names = sorted(services)
     for task in tasks:
@@ -62,7 +62,7 @@ def check_calls(
             close = nearest(name, names)
             hint = "" if close is None else f", did you mean {close!r}?"
             of_name = f"a call of {name!r}" if name else "ctx.call_cloud"
-            text = f"nobody answers {of_name}: spec.services has {', '.join(names) or 'none'}"
+            text = f"no service answers {of_name}: spec.services has {', '.join(names) or 'none'}"
             refusal = script_error(task.program, line, text + hint, column)
             package = places.get((task.name, ISOLATION)) if task.package else None
             if package:
@@ -73,11 +73,11 @@ def check_calls(
 def services_for_cloud(loaded: LoadedPipeline[Any]) -> dict[str, Served]:
     """Return the services of a pipeline whose devices run elsewhere.
 
-    Scripts and packages are looked at where they are here.
+    Scripts and packages are checked if they are readable here.
 
     Raises:
         ScriptError: A script calls a service that does not exist.
-        WalleError: A service cannot be had; see ``load_services`` and ``OnnxModel.read``.
+        WalleError: A service is unavailable; see ``load_services`` and ``OnnxModel.read``.
     """
     spec = loaded.pipeline.spec
     check_calls(_readable(loaded), spec.services, loaded.places)
@@ -89,7 +89,7 @@ def services_for_cloud(loaded: LoadedPipeline[Any]) -> dict[str, Served]:
 
 
 class _ModelService:
-    # a model, asked with arrays by name
+    # a model whose inputs are arrays by name
     def __init__(self, model: Callable[..., Any]) -> None:
         self._model = model
 
@@ -99,8 +99,8 @@ class _ModelService:
         missing = next((name for name in names if name not in call.question), None)
         given = [name for name in names if name in call.question]
         if unknown is not None or given != names[: len(given)]:
-            wrong = f"no input {unknown!r}" if unknown is not None else f"an input {missing!r}"
-            raise ValueError(f"the model has {wrong}: its inputs are {', '.join(names)}")
+            wrong = f"has no input {unknown!r}" if unknown is not None else f"needs {missing!r}"
+            raise ValueError(f"the model {wrong}: its inputs are {', '.join(names)}")
         made = self._model(*(_array(name, call.question[name]) for name in given))
         arrays = made if isinstance(made, tuple) else (made,)
         shown = outputs or [str(number) for number in range(len(arrays))]
@@ -114,8 +114,8 @@ class _ModelService:
 
 
 def _array(name: str, value: Any) -> Any:
-    # as ``ctx.tensor`` makes them
-    import numpy as np  # noqa: PLC0415 - 0.1 s: for pipelines that have models
+    # with the dtypes of ``ctx.tensor``
+    import numpy as np  # noqa: PLC0415 - 0.1 s, only for models
 
     array = np.asarray(value)
     dtype = {"f": np.float32, "i": np.int64, "b": np.uint8}.get(array.dtype.kind)
@@ -141,5 +141,5 @@ def _readable(loaded: LoadedPipeline[Any]) -> Iterator[ReadyTask]:
     making = [partial(compile_task, task) for task in scripts]
     making += [partial(unpack_task, file) for file in packages]
     for make in making:
-        with suppress(ScriptError, PackageError):  # it is the devices'
+        with suppress(ScriptError, PackageError):  # only the devices have this task
             yield make()

@@ -1,5 +1,5 @@
-"""Reads a data directory from outside, also while a run writes it.
+"""Queries of a data directory from outside, even while a run writes it.
 
-In: a folder. Out: features, dead letters, traces; letters go back to their source
-(``replay``). The room never writes into a store that a run may own.
+Input: a folder. Output: features, dead letters and traces. ``replay`` returns dead letters to their
+source. The package never writes into a store that a run may own.
 """

@@ -1,7 +1,7 @@
-"""Features as a table in a file, CSV or Parquet: a column for each field of a feature.
+"""Export of features to a CSV or Parquet table with a column per field of a feature.
 
-Every feature is read twice: which fields there are and of which type is known at the end of the
-first time alone. The file is there as a whole or not at all.
+Every feature is read twice, as the fields and their types are known only after the first pass. The
+file is written atomically.
 """
 
 import csv
@@ -28,24 +28,24 @@ _MIXED: Final = {
     frozenset({"integer", "long"}): "long",
 }
 _CHUNK: Final = 20_000
-"""Rows that are in memory at once; a row group of Parquet."""
+"""Rows in memory at once; a row group of Parquet."""
 _TRIES: Final = 10
 _EXACT: Final = range(-(2**53), 2**53 + 1)
-"""Integers that a float has exactly."""
+"""Integers that a float represents exactly."""
 _INT64: Final = range(-(2**63), 2**63)
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """Counts of an export."""
 
     features: int
     columns: int
 
 
-class _Changed(Exception):  # noqa: N818 - no failure: a run went on meanwhile
-    """A feature does not fit what was found at first."""
+class _Changed(Exception):  # noqa: N818 - no failure: a run wrote more
+    """A feature does not fit the columns that the first pass found."""
 
 
 type _Rows = list[dict[str, Any]]
@@ -53,19 +53,19 @@ type _Write = Callable[[_Rows], None]
 
 
 def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kind: str) -> Exported:
-    """Write features into a file, which is replaced where it is there; blocks.
+    """Write features into a file, replacing an existing one; blocks.
 
     Columns: device_id, task, task_version, sequence_number, ``feature.FIELD`` for each field, and
-    ``encoding`` where a feature has one (CSV: hexadecimal). A field that is nested, or not of one
-    type everywhere, is JSON text.
+    ``encoding`` where a feature has one (CSV: hexadecimal). A field that is nested, or has several
+    types, is JSON text.
 
     Args:
-        read: Gives all features, each time from the first one.
+        read: Returns all features from the first one, at each call.
         path: The file.
         kind: One of ``FORMATS``.
 
     Raises:
-        MalformedRowError: Features were left out, as ``read`` says at its end; the file is there.
+        MalformedRowError: Features were left out, as ``read`` says at its end; the file is written.
         WalleError: Parquet needs an extra that is not installed.
         OSError: The file cannot be written.
     """
@@ -73,7 +73,7 @@ def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kin
     left_out: list[MalformedRowError] = []
     path = path.resolve()
     if path.exists() and not path.is_file():
-        raise WalleError(f"{path} is no file that can be replaced: name another one")
+        raise WalleError(f"{path} is no regular file and cannot be replaced: choose another path")
     for _ in range(_TRIES):
         columns = _columns(_good(read, []))
         try:
@@ -87,7 +87,7 @@ def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kin
         if left_out:
             raise left_out[-1]
         return Exported(count, len(columns))
-    raise WalleError(f"{path}: a run adds features of other types all the time: stop it, or --task")
+    raise WalleError(f"{path}: a run keeps adding features of new types: stop it, or use --task")
 
 
 def _good(
@@ -116,7 +116,7 @@ def _columns(records: Iterable[FeatureRecord]) -> dict[str, str]:
 
 
 def _type_of(value: Any) -> str:
-    # empty for null, which fits everywhere
+    # empty for null, which fits any type
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -143,7 +143,7 @@ def _row(record: FeatureRecord, columns: Mapping[str, str]) -> dict[str, Any]:
         if found and _common(wanted, found) != wanted:
             raise _Changed
         if wanted == "json" and found:
-            value = _encode(value).decode()  # noqa: PLW2901 - as the column has it
+            value = _encode(value).decode()  # noqa: PLW2901 - the column's form
         row[f"feature.{name}"] = float(value) if wanted == "number" and found else value
     if len(row) > len(columns):
         raise _Changed
@@ -158,7 +158,7 @@ def _placed(path: Path) -> Iterator[Path]:
             flush_file(part)
     except OSError as error:
         raise refusal(
-            error, f"{path} cannot be written: {error.strerror or error}: name another file"
+            error, f"{path} cannot be written: {error.strerror or error}: choose another file"
         ) from error
 
 

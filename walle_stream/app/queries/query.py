@@ -1,9 +1,9 @@
-"""Reads a data directory from outside, also while a run writes it.
+"""Queries of a data directory from outside, even while a run writes it.
 
-Lines are bytes of JSON objects in a fixed order, so that equal contents are
-equal bytes: what tests, the chaos campaign and ``walle state export`` compare.
-What scripts made stands in them as it is, so each such value is looked at first:
-a row with a malformed one is left out, and named when all others were given.
+Lines are bytes of JSON objects in a fixed order, so that equal contents are equal bytes. Tests, the
+chaos campaign and ``walle state export`` compare them. Lines have the values of scripts unchanged,
+so each value is checked first. A row with a malformed value is left out; an error names it after
+all other rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,17 +38,17 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class RunState(msgspec.Struct, frozen=True):
-    """How far the runs over a data directory came."""
+    """Progress of the runs over a data directory."""
 
     commits: int
     is_complete: bool
     """Whether every partition has passed the source's natural end."""
     counters: Counters = msgspec.field(default_factory=Counters)
-    """Of all partitions."""
+    """Counters of all partitions."""
     ledger: Ledger = msgspec.field(default_factory=Ledger)
-    """The same."""
+    """Ledger of all partitions."""
     heads: dict[int, PartitionHead] = {}
-    """Where the partitions stand that were committed to, by number."""
+    """Heads of the partitions with a commit, by number."""
 
 
 def features_lines(
@@ -56,16 +56,16 @@ def features_lines(
 ) -> Iterator[bytes]:
     """Iterate over the cloud side's features by partition, device and sequence number.
 
-    Where the cloud side is another program's: over those that the devices keep, by
-    partition, device, task and sequence number. Of a worker of ``walle cloud``: over the latest
-    ones, which its tables keep.
+    If another program has the cloud side, iterate over the devices' own features, by partition,
+    device, task and sequence number. In the directory of a ``walle cloud`` worker, iterate over the
+    latest features, which its tables keep.
 
     Yields:
         ``{"device_id", "task", "task_version", "sequence_number", "feature"}``.
 
     Raises:
         StoreMissingError: There is no such data directory.
-        MalformedRowError: Features that are no JSON object were left out; at the end.
+        MalformedRowError: Features that are no JSON object were left out; raised at the end.
     """
     yield from _good(data_dir, map(_line_of, _feature_rows(data_dir, device_id, task)))
 
@@ -75,16 +75,16 @@ def features_records(data_dir: Path, task: str | None = None) -> Iterator[Featur
 
     Raises:
         StoreMissingError: There is no such data directory.
-        MalformedRowError: Features that are no JSON object were left out; at the end.
+        MalformedRowError: Features that are no JSON object were left out; raised at the end.
     """
     yield from _good(data_dir, _feature_rows(data_dir, None, task))
 
 
 def run_state(data_dir: Path) -> RunState:
-    """Say how far the runs came.
+    """Return the progress of the runs over a data directory.
 
     Raises:
-        StoreMissingError: There is none, or it is not complete yet.
+        StoreMissingError: There is no data directory, or it is not complete yet.
     """
     counters, ledger, is_complete = Counters(), Ledger(), True
     heads: dict[int, PartitionHead] = {}
@@ -101,19 +101,19 @@ def run_state(data_dir: Path) -> RunState:
 
 
 def canonical_state(data_dir: Path) -> Iterator[bytes]:
-    """Iterate over what must be equal in every run over the same source.
+    """Iterate over the state that must be equal in every run over the same source.
 
-    Devices with their cursors, open pages, sequence numbers and task state; the cloud's features;
-    the counters that do not depend on batches. JSON lines in a fixed order.
+    It has devices with their cursors, open pages, sequence numbers and task state; the cloud's
+    features; the counters that do not depend on batches. The lines are JSON in a fixed order.
 
     Raises:
-        MalformedRowError: Rows were left out; at the end.
+        MalformedRowError: Rows were left out; raised at the end.
     """
     yield from _good(data_dir, _all_rows(data_dir, is_canonical=True))
 
 
 def full_state(data_dir: Path) -> Iterator[bytes]:
-    """Iterate over everything that the partitions hold, for people: JSON lines."""
+    """Iterate over all rows of the partitions, for people: JSON lines."""
     yield from _good(data_dir, _all_rows(data_dir, is_canonical=False))
 
 
@@ -180,7 +180,7 @@ def _feature_rows(
 
 
 def _own_tables(data_dir: Path) -> Iterator[KeySpace]:
-    """Iterate over the cloud sides that partitions have with them, each open until the next."""
+    """Iterate over the cloud sides of partitions, each open until the next."""
     for _, store in open_partitions(data_dir):
         yield store.space(keys.CLOUD_PREFIX)
 
@@ -191,7 +191,7 @@ def _worker_tables(paths: Iterable[Path]) -> Iterator[KeySpace]:
             yield space
 
 
-# of batches, and of kills and cuts: what was forgotten is sent again
+# fields and counters that depend on batches, kills and partitioning are excluded
 _CANONICAL_FIELDS = 6  # of a device row
 _TASK_SET_FIELD = 7
 _CHANCE_COUNTERS = (
@@ -204,7 +204,7 @@ _CHANCE_COUNTERS = (
     "dropped_messages",
 )
 
-# of the ledger: the rest are sizes of frames, so of batches
+# of the ledger; the rest are sizes of frames, and so depend on batches
 _MADE = ("features", "calls", "feature_bytes", "encoding_bytes", "question_bytes")
 
 
@@ -218,7 +218,7 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> _Rows:
                     "counters": head["counters"],
                     "watermark_ms": head["watermark_ms"],
                     "made": _made_by_task(head["ledger"]["tasks"]),
-                    # not which failure came first, nor what a quarantine of a process refused
+                    # excludes the first failure, and runs refused by a quarantine
                     "next_message": head["next_message"],
                     "runs": {task: counts[:2] for task, counts in head["tasks"].items()},
                 }
@@ -251,7 +251,7 @@ def _device_line(key: bytes, value: bytes) -> bytes | _BadRow:
     line: dict[str, Any] = {"device_id": device_id}
     problem, what = None, ""
     if table == keys.TABLE_DEVICE:
-        # not which batch wrote it: that is left to chance
+        # excludes the number of the batch that wrote it, which depends on chance
         row = _decode_row(value)
         line["row"] = row[:_CANONICAL_FIELDS]
         if any(row[_TASK_SET_FIELD:]):
@@ -320,13 +320,13 @@ def _line_of(record: FeatureRecord | _BadRow) -> bytes | _BadRow:
 
 
 def open_partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
-    """Iterate over partitions, number and database, each open until the next is asked for."""
+    """Iterate over (number, database) of partitions, each open until the next is requested."""
     with DataDir.open_read_only(data_dir) as opened:
         opened.check_parts()
         for number in range(opened.meta.partition_count):
             try:
                 store = PartitionStore.open(opened.partition_path(number), read_only=True)
             except StoreMissingError:
-                continue  # a run that was killed before it opened this partition
+                continue  # a run was killed before it opened this partition
             with store:
                 yield number, store

@@ -1,7 +1,7 @@
 """A file as the target of a replay: one line per record, as the source had it.
 
-Pages of failed runs become their events, so that the file can be the source of a pipeline
-that runs the corrected script over them. The file is there as a whole or not at all.
+Pages of failed runs become their events. The file can then be the source of a pipeline that runs
+the corrected script over them. The file is written atomically.
 """
 
 import os
@@ -21,21 +21,21 @@ _PAGE_PARTS: Final = 6
 
 
 class RecordFile:
-    """Implements ``RecordReturn``, but for its end: what was put counts with ``commit``.
+    """A ``RecordReturn`` whose records count only after ``commit``.
 
-    Every method raises ``SourceError`` where the file cannot be written.
+    Every method raises ``SourceError`` if the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
-        """Begin a file beside the one that it becomes.
+        """Begin a temporary file beside the final one.
 
-        That must not be there yet: it may hold what somebody corrected.
+        The final file must not exist yet: it may hold corrected records.
 
         Raises:
-            SourceError: It is there, or cannot be written.
+            SourceError: The file exists, or cannot be written.
         """
         if path.exists():
-            raise SourceError(f"{path} is there already: name another file after --to")
+            raise SourceError(f"{path} already exists: give another file with --to")
         self._path = path
         self._part = path.with_name(f"{path.name}.part")
         with self._writing():
@@ -50,24 +50,24 @@ class RecordFile:
             lines = [letter.record.rstrip(b"\r\n")]
         with self._writing():
             for line in lines:
-                # a record of a topic may have line ends in it: between values they mean nothing
+                # line ends in a topic's record lie between JSON values, where they mean nothing
                 self._stream.write(line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
 
     def flush(self) -> None:
-        """Write what was put to the disk; see ``RecordReturn.flush``."""
+        """Write all records to the disk; see ``RecordReturn.flush``."""
         with self._writing():
             self._stream.flush()
             os.fsync(self._stream.fileno())
 
     def commit(self) -> None:
-        """Give the file its name."""
+        """Rename the temporary file to its final name."""
         self.flush()
         with self._writing():
             self._stream.close()
             place_file(self._part, self._path)
 
     def close(self) -> None:
-        """Remove what was not committed; may be called twice."""
+        """Remove an uncommitted file; may be called twice."""
         self._stream.close()
         self._part.unlink(missing_ok=True)
 
@@ -77,15 +77,15 @@ class RecordFile:
             yield
         except OSError as error:
             raise SourceError(
-                f"{self._path} cannot be written: {error.strerror or error}: name another file "
-                "after --to; no letter is marked"
+                f"{self._path} cannot be written: {error.strerror or error}: give another file "
+                "with --to; no letter is marked as replayed"
             ) from error
 
 
 def _event_lines(device_id: str, record: bytes) -> list[bytes]:
     page = _decode_page(record)
     if len(page) != _PAGE_PARTS:
-        return []  # a reply of the cloud woke the run: there are no events
+        return []  # a reply of the cloud woke the run, so there are no events
     page_id, page_instance, _, _, _, rows = page
     return [
         msgspec.json.encode(

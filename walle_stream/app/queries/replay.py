@@ -1,8 +1,8 @@
-"""Gives the records of dead letters to their source again, each letter once.
+"""Replay of dead letters: each record returns to its source once.
 
-Letters come from a data directory or from a sink's archive, records go to the source or
-into a file. A letter is marked after its record is durable, some hundreds at a time: a death
-in between replays those again, with the same idempotency keys.
+Letters come from a data directory or from a sink's archive; records go to the source or into a
+file. Letters are marked some hundreds at a time, after their records are durable. After a crash in
+between, those records are replayed again with the same idempotency keys.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,21 +48,21 @@ type Mark = Callable[[Sequence[str]], None]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Which letters are replayed."""
+    """Selection of the letters to replay."""
 
     pipeline: str = ""
-    """Only this pipeline's; any when empty."""
+    """Only letters of this pipeline; empty: any pipeline."""
     route: DeadLetterRoute | None = None
     task: str | None = None
     device_id: str | None = None
     limit: int | None = None
     is_again: bool = False
-    """Also those that were replayed before."""
+    """Whether to select letters that were replayed before, too."""
     takes_pages: bool = False
-    """Whether the target also has a use for the pages of failed runs."""
+    """Whether the target can also use the pages of failed runs."""
 
     def names(self, kept: KeptLetter) -> bool:
-        """Say whether a letter is one that was asked for."""
+        """Return whether a letter is selected."""
         letter = kept.letter
         return (
             self.pipeline in {"", kept.pipeline}
@@ -73,14 +73,14 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class ReplayReport(msgspec.Struct):
-    """What a replay did."""
+    """Counts of a replay."""
 
     replayed: int = 0
-    """Letters; in a dry run those that would have been."""
+    """Number of letters replayed; in a dry run, of letters that would be."""
     size_bytes: int = 0
-    """Of their records."""
+    """Bytes of their records."""
     skipped: dict[str, int] = {}
-    """Letters that were asked for and not replayed, by reason."""
+    """Number of selected letters that were not replayed, by reason."""
 
 
 def replay(
@@ -93,12 +93,12 @@ def replay(
 ) -> ReplayReport:
     """Replay letters; blocks.
 
-    A letter may come several times. ``done`` has the idempotency keys of those replayed before, and
-    is added to. Without a target it is a dry run. ``mark`` takes letters whose records are durable;
-    ``on_progress`` is then told how many were replayed.
+    A letter may come several times. ``done`` has the idempotency keys of earlier replays, and gets
+    the new ones. Without a target the replay is a dry run. ``mark`` takes letters whose records are
+    durable; ``on_progress`` then gets the number of replayed letters.
 
     Raises:
-        WalleError: The target or the marks failed: what was marked is done.
+        WalleError: The target or the marks failed; marked letters are done.
     """
     report = ReplayReport()
     seen: set[str] = set()
@@ -134,8 +134,8 @@ def replay(
 
 
 _ELSEWHERE: Final[Mapping[Holds, str]] = {
-    "message": "a message that came down, no record of the source",
-    "feature": "a record that the cloud side refused, none of the source",
+    "message": "a message from the cloud, no record of the source",
+    "feature": "a record that the cloud side refused, no record of the source",
 }
 
 

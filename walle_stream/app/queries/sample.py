@@ -1,4 +1,4 @@
-"""A few features that are worth looking at."""
+"""A small sample of features for people."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from walle_stream.errors import MalformedRowError
 
 
 def features_sample(data_dir: Path, count: int) -> tuple[list[bytes], MalformedRowError | None]:
-    """Return some features for a person: those of the device with most, of few.
+    """Return up to ``count`` features of a device with many features.
 
-    The second value says what was left out where anything was.
+    The second value names rows that were left out, if any.
     """
     best: list[bytes] = []
     current: list[bytes] = []

@@ -1,7 +1,7 @@
-"""Runtime ``ray``: each device host in an actor of Ray, one driver.
+"""Runtime ``ray``: one driver, and each device host in a Ray actor.
 
-In: an assembly. Out: the report of all processes. ``run`` is the driver, ``session`` joins or
-starts Ray, ``host`` is what the actors run, ``actors`` starts a process again that died.
+Input: an assembly. Output: the report of all processes. ``run`` is the driver. ``session`` joins or
+starts Ray. ``host`` is the code of the actors. ``actors`` restarts a process that died.
 
-The room never does what a host does by itself: a worker runs the same code as one process.
+The package does no work of a host: a worker runs the same code as a single process.
 """

@@ -1,8 +1,8 @@
-"""The driver's side of one worker process: started, asked, started again when it dies.
+"""The driver's view of a worker process: it starts, asks and restarts the process.
 
-A worker moves through *steps*, each a call that the driver waits for without
-blocking: ``hello`` (is it like us?), ``open`` (locks, databases), then for a
-host ``begin``, then ``state`` again and again.
+A worker moves through *steps*. Each is a call whose answer the driver awaits without blocking:
+``hello`` (compares versions), ``open`` (locks, databases), then for a host ``begin`` and repeated
+``state`` calls.
 """
 
 import logging
@@ -25,13 +25,13 @@ from walle_stream.errors import (
 _log = logging.getLogger(__name__)
 
 POLL_MS: Final = 200.0
-"""How often a worker that is open is asked how it goes."""
+"""Interval at which an open worker is asked for its state."""
 
 START_TIMEOUT_MS: Final = 120_000.0
-"""Longest wait for a process that the cluster starts."""
+"""Maximum wait for a process that the cluster starts."""
 
 DEATHS_MAX: Final = 12
-"""Deaths in a row, without a commit between them, after which the run gives up."""
+"""Number of successive deaths without a commit after which the run gives up."""
 
 type Step = Literal["starting", "opening", "opened", "running", "done"]
 
@@ -48,17 +48,17 @@ class Worker:
         *,
         is_patient: bool = False,
     ) -> None:
-        """Start it; does not wait. ``is_patient``: its cluster may have room for it later."""
+        """Start it without waiting; ``is_patient``: its cluster may get room for it later."""
         self.name = name
         self.step: Step = "starting"
         self.pid = 0
         self.restarts = 0
         self.opened: Any = None
-        """What ``open`` returned."""
+        """Answer of ``open``."""
         self.state: Any = None
-        """What ``state`` returned last."""
+        """Latest answer of ``state``."""
         self.answer: Any = None
-        """What the last call returned."""
+        """Answer of the last call."""
         self._cpu_s = 0.0
         self._ray = ray
         self._make = make
@@ -68,24 +68,24 @@ class Worker:
         self._asked_ms = 0.0
         self._method = ""
         self.ref: Any = None
-        """The call that is waited for, None between calls."""
+        """The pending call, None between calls."""
         self._start()
 
     def call(self, method: str, *arguments: Any) -> None:
-        """Put a call whose answer ``take`` looks at; does not wait."""
+        """Make a call whose answer ``take`` reads; never waits."""
         self._method = method
         self._asked_ms = monotonic_ms()
         self.ref = getattr(self.actor, method).remote(*arguments)
 
     def tell(self, method: str, *arguments: Any) -> None:
-        """Put a call that nobody waits for; one to a dead worker is lost."""
+        """Make a call without an answer; a call to a dead worker is lost."""
         getattr(self.actor, method).remote(*arguments)
 
     def ask_again(self) -> None:
-        """Ask how it goes, when it is time to; does not wait.
+        """Ask for the worker's state if an interval has passed; never waits.
 
         Raises:
-            ClusterError: It does not even start.
+            ClusterError: The cluster does not start the process.
         """
         waited_ms = monotonic_ms() - self._asked_ms
         if self.ref is None and self.step == "running" and waited_ms >= POLL_MS:
@@ -93,22 +93,22 @@ class Worker:
         elif self.step == "starting" and self.ref is not None and waited_ms > START_TIMEOUT_MS:
             problem = (
                 f"the Ray cluster started no process for {self.name} in "
-                f"{START_TIMEOUT_MS / 1000.0:g} s: it has no room, or its node is gone; look at "
+                f"{START_TIMEOUT_MS / 1000.0:g} s: it has no room, or its node is gone; check "
                 "`ray status`"
             )
             if not self._is_patient:
                 raise ClusterError(f"{problem}, or unset RAY_ADDRESS")
-            _log.warning("%s; it is waited for", problem)
+            _log.warning("%s; the run waits for it", problem)
             self._asked_ms = monotonic_ms()
 
     def take(self) -> str:
-        """Take the answer that is there, which may be that the worker died.
+        """Read the answer of the pending call, or learn that the worker died.
 
-        Returns the method that answered; empty when the worker was started again.
+        Returns the method that answered, or an empty string if the worker was restarted.
 
         Raises:
-            ClusterError: It cannot be started, or the cluster is gone.
-            WalleError: What the call raised, or the worker dies all the time.
+            ClusterError: The process cannot be started, or the cluster is gone.
+            WalleError: The call raised it, or the worker dies repeatedly.
         """
         ref, self.ref = self.ref, None
         errors = self._ray.exceptions
@@ -124,7 +124,7 @@ class Worker:
             return ""
         except errors.RayTaskError as error:
             cause = error.cause
-            is_lock = isinstance(cause, StoreLockedError)  # it was waited for already
+            is_lock = isinstance(cause, StoreLockedError)  # it has waited for the lock already
             if self.outlives(cause) and not is_lock and self.step == "opening":
                 self.restart(str(cause))
                 return ""
@@ -147,22 +147,23 @@ class Worker:
         return self._method
 
     def outlives(self, error: BaseException | None) -> bool:
-        """Return whether another process may go on where this one failed.
+        """Return whether another process may continue where this one failed.
 
-        A full disk or a damaged database is one node's: others of its cluster have their own.
+        A full disk or a damaged database affects one node: other nodes of the cluster have their
+        own.
         """
         is_elsewhere = self._is_patient and isinstance(error, (StoreFullError, StoreCorruptedError))
         return is_elsewhere or (isinstance(error, WalleError) and error.is_retryable)
 
     def commits_came(self) -> None:
-        """Take note that work was committed: the next death is the first in a row."""
+        """Record a commit: the next death counts as the first."""
         self._deaths = 0
 
     def restart(self, why: str, *, is_death: bool = True) -> None:
-        """End what is left of the process and start another one; does not wait.
+        """End the process and start another one; never waits.
 
         Raises:
-            ActorDeadError: It died too often in a row.
+            ActorDeadError: The process died too often without a commit.
         """
         self.kill()
         self._deaths += is_death
@@ -173,26 +174,26 @@ class Worker:
         if self._deaths > DEATHS_MAX:
             raise ActorDeadError(
                 f"{self.name} (process {self.pid}) died {self._deaths} times without a commit, "
-                f"last: {why}; what was committed stays. Look into its log with --log-level debug, "
+                f"last: {why}; committed data stays. Check its log with --log-level debug, "
                 "then run the same command"
             )
         _log.warning(
-            "%s (process %d) is started again from its last commits: %s", self.name, self.pid, why
+            "%s (process %d) is restarted from its last commits: %s", self.name, self.pid, why
         )
         self._start()
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds of its processes, as of the last time that each told."""
+        """CPU seconds of the worker's processes, as each last reported."""
         return self._cpu_s + (self.state.cpu_s if self.state is not None else 0.0)
 
     def kill(self) -> None:
-        """End the process at once; a cluster that is gone has done so."""
+        """End the process at once; ignores a cluster that is gone."""
         with suppress(Exception):
             self._ray.kill(self.actor, no_restart=True)
 
     def drop(self) -> None:
-        """End it for good; an answer that it owes is not waited for."""
+        """End the worker for good, without waiting for a pending answer."""
         self.kill()
         self.ref, self.step = None, "done"
 

@@ -1,9 +1,9 @@
-"""How a Ray cluster wants its callers to prove themselves, before Ray is imported.
+"""Authentication mode of a Ray cluster, found before Ray is imported.
 
-A cluster checks tokens if its ``ray start`` found one, and a process that joins must do
-the same as the cluster: with a token where none is checked Ray cancels every actor, without
-one where it is checked nothing answers. The cluster does not tell, but a run is on one of
-its machines, whose raylet has it in its environment.
+A cluster checks tokens if its ``ray start`` found one, and a joining process must use the same
+mode. With a token where none is checked, Ray cancels every actor. Without a token where one is
+checked, nothing answers. The cluster does not announce its mode. A run is on a machine of the
+cluster, however, and the environment of that machine's raylet has the mode.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 MODE: Final = "RAY_AUTH_MODE"
-"""``token`` or ``disabled``; read by Ray when it is imported."""
+"""``token`` or ``disabled``; Ray reads the variable when it is imported."""
 
 _TOKENS: Final = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 _PROC: Final = Path("/proc")
@@ -34,7 +34,7 @@ def adopt_auth_mode(address: str) -> None:
 
 
 def _modes_here(port: str) -> Iterator[str]:
-    # of the raylets on this machine that belong to the cluster and to this user
+    # modes of the raylets here that belong to the cluster and to this user
     for folder in _PROC.glob("[0-9]*"):
         with suppress(OSError):
             arguments = (folder / "cmdline").read_bytes().split(b"\0")

@@ -1,6 +1,6 @@
-"""Engine actors of a run over Ray: what the driver starts, and what a host has of them.
+"""Engine actors of a run over Ray: their start by the driver, and their use by hosts.
 
-Everything of the engine is imported when it is wanted: most pipelines have no models.
+Modules of the engine are imported on demand: most pipelines have no models.
 """
 
 import math
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def engine_versions() -> Versions:
-    """Return what an engine actor must have in common with the driver."""
-    # sums may be added up in another order by another numpy
+    """Return the versions that an engine actor must share with the driver."""
+    # another numpy may add up sums in another order
     return {**versions_here(), "numpy": version("numpy")}
 
 
 def engine_needs(assembly: Assembly) -> dict[str, int]:
-    """Return the arguments of ``ray_session`` for a cluster of our own with engine actors."""
+    """Return the arguments of ``ray_session`` for an embedded cluster with engine actors."""
     if assembly.engine is None:
         return {}
     weights_bytes = sum(blueprint.size_bytes for blueprint in assembly.blueprints.values())
@@ -36,16 +36,16 @@ def engine_needs(assembly: Assembly) -> dict[str, int]:
 def start_engine(
     ray: Any, stack: ExitStack, assembly: Assembly, hosts: int
 ) -> "EngineActors | None":
-    """Start the engine actors of a pipeline, which end with the stack; does not wait.
+    """Start the engine actors of a pipeline, which end with the stack; never waits.
 
-    None where hosts run their models. The object store takes the assembly's blueprints.
+    Returns None if hosts run the models. The assembly's blueprints move to the object store.
 
     Raises:
-        ClusterError: The cluster cannot keep the models.
+        ClusterError: The cluster cannot store the models.
     """
     if assembly.engine is None:
         return None
-    from walle_stream.actors.engine.actors import EngineActors  # noqa: PLC0415 - few have it
+    from walle_stream.actors.engine.actors import EngineActors  # noqa: PLC0415 - rarely needed
 
     actors = EngineActors(
         ray, assembly.blueprints, assembly.engine, hosts=hosts, describe=engine_versions
@@ -59,7 +59,7 @@ def await_engine(actors: "EngineActors", is_stopped: Callable[[], bool]) -> None
     """Wait until the actors have their models; blocks.
 
     Raises:
-        WalleError: One does not start, is not like this process, or cannot run its models.
+        WalleError: An actor does not start, has other versions, or cannot run its models.
     """
     here = engine_versions()
     actors.await_ready(
@@ -71,7 +71,7 @@ def open_engine(stack: ExitStack, assembly: Assembly, handles: "EngineHandles", 
     """Let the engine actors run a host's models."""
     import ray  # noqa: PLC0415 - only where Ray runs
 
-    from walle_stream.actors.engine.pool import EnginePool  # noqa: PLC0415 - few have it
+    from walle_stream.actors.engine.pool import EnginePool  # noqa: PLC0415 - rarely needed
 
     pool = EnginePool(ray, handles, first=index)
     stack.callback(pool.close)

@@ -1,7 +1,7 @@
-"""Where an embedded Ray cluster keeps its sockets and logs, also after drivers that were killed.
+"""Folder for the sockets and logs of an embedded Ray cluster.
 
-A folder is locked by the driver that made it. A driver that was killed leaves it
-behind; the next one finds it unlocked and removes it.
+The driver that makes a folder locks it. A killed driver leaves its folder behind; the next driver
+finds it unlocked and removes it.
 """
 
 import fcntl
@@ -19,9 +19,9 @@ _LOCK: Final = "walle.lock"
 
 @contextmanager
 def cluster_folder(parent: Path | None = None) -> Iterator[Path]:
-    """Make a cluster's folder, removed behind it, and remove those of dead drivers; blocks.
+    """Make a cluster's folder, removed on exit, and remove those of dead drivers; blocks.
 
-    Without a parent it lies where its name is short.
+    Without a parent the folder lies in a place with a short path.
     """
     parent = parent or _short_place()
     for left in parent.glob(f"{_PREFIX}*"):
@@ -37,15 +37,15 @@ def cluster_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def _short_place() -> Path:
-    # sockets lie in it, and a socket's path has at most 107 bytes
-    short = Path("/tmp")  # noqa: S108 - its folder has a name that nobody can guess
+    # the folder holds sockets, and a socket's path has at most 107 bytes
+    short = Path("/tmp")  # noqa: S108 - the folder gets an unguessable name
     if short.is_dir() and os.access(short, os.W_OK):
         return short
     return Path(tempfile.gettempdir())
 
 
 def _remove_dead(folder: Path) -> None:
-    # one without a lock file is being made; another user's cannot be opened
+    # a folder without a lock file is being made; another user's folder cannot be opened
     with suppress(OSError):
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:

@@ -1,10 +1,10 @@
-"""A device host as a process of its own: it reads the source for its partitions.
+"""A device host in a process of its own, which reads the source for its partitions.
 
-Threads: Ray's, which answer the driver; one that reads the source; the device
-host's, which runs the turns; those of the VMs and of the way to the cloud.
-Every host reads its own partitions, so that no event crosses a process: a source in one
-piece is read whole for that; where the source's own group places partitions, each reads
-what it is given. Each sends to the tunnel itself: no feature crosses a process either.
+Threads: Ray's, which answer the driver; one that reads the source; the device host's, which runs
+the turns; those of the VMs and of the uplink. Every host reads its own partitions, so that no event
+crosses a process. A single-file source is therefore read whole by every host. If the source's own
+group places partitions, each host reads those assigned to it. Each host also sends to the tunnel
+itself, so that no feature crosses a process either.
 """
 
 import logging
@@ -52,12 +52,14 @@ if TYPE_CHECKING:
     from walle_stream.store.warming import WarmCopies
 
 type Phase = Literal["reading", "closing", "done", "worn out"]
-"""``done``: everything is committed and closed; ``worn out``: the same, but there
-is more to read, in a new process."""
+"""``done``: everything is committed and closed.
+
+``worn out``: the same, but a new process must read the rest.
+"""
 
 
 class Size(NamedTuple):
-    """How many hosts the run over a cluster has; a later one is larger."""
+    """Number of hosts of a run over a cluster; a later ``Size`` compares as larger."""
 
     changes: int = 0
     hosts: int = 0
@@ -65,39 +67,39 @@ class Size(NamedTuple):
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.2
-"""How often a host that waits for the cloud side looks whether it is asked to stop."""
+"""Interval at which a host checks for a stop request while it reads."""
 
 
 class HostState(msgspec.Struct, kw_only=True):
-    """What the driver asks for about five times a second."""
+    """State of a host, for which the driver asks about five times a second."""
 
     phase: Phase = "reading"
     failure: BaseException | None = None
     progress: float = 0.0
-    """Share of the source that was read, below 0 when unknown."""
+    """Share of the source read so far; below 0 when unknown."""
     unread: Unread = Unread()
     is_ended: bool = False
-    """Whether one of its partitions was told of the source's natural end."""
+    """Whether one of its partitions received the source's natural end."""
     missing_replies: int = 0
     read_events: int = 0
-    """Of this process, where the source places partitions; else 0."""
+    """Events read by this process, if the source places partitions; else 0."""
     mailbox_bytes: int = 0
     in_hand_events: int = 0
     held: Held = Held()
-    """Of partitions that the supervisor of a cluster's run places."""
+    """Partitions placed by the supervisor of a cluster run."""
     warm: frozenset[int] = frozenset()
     """Partitions of which this host has a warm copy."""
     size: Size = Size()
-    """What the supervisor had it remember, for the next supervisor."""
+    """Number of hosts, kept for the next supervisor."""
     node: str = ""
-    """Ray's id of the node that it is on, in a cluster's run."""
+    """Ray's id of the host's node, in a cluster run."""
     address: str = ""
-    """Of that node."""
+    """Address of that node."""
     statuses: list[PartitionStatus] = []
     vm_counts: VmCounts = msgspec.field(default_factory=VmCounts)
     vms: list[VmStatus] = []
     cloud: Mapping[int, MergeCounts] = {}
-    """What the cloud side has of each partition, where it is with the partitions."""
+    """Merge counts of each partition whose cloud side is stored with it."""
     sink_lags: Mapping[str, int] = {}
     service_counts: ServiceCounts = {}
     cpu_s: float = 0.0
@@ -110,9 +112,9 @@ class HostProcess:
     def __init__(
         self, assembly: Assembly, options: RunOptions, index: int, cwd: str, log_level: int
     ) -> None:
-        """Keep what it needs; nothing is opened.
+        """Keep the parameters without opening anything.
 
-        Paths are relative to ``cwd``, the driver's; those of a run that is spread are absolute.
+        Paths are relative to ``cwd``, the driver's; those of a spread run are absolute.
         """
         if not options.is_spread:
             os.chdir(cwd)
@@ -136,17 +138,17 @@ class HostProcess:
         self._is_begun = False
         self._state = HostState()
 
-    # What the driver calls
+    # Calls of the driver
 
     def hello(self) -> tuple[int, Versions]:
-        """Return the process id, and what must be as at the driver's."""
+        """Return the process id, and the versions that must equal the driver's."""
         return os.getpid(), versions_here()
 
     def open(self, engine: Any | None = None) -> tuple[dict[int, bytes], list[PartitionStatus]]:
-        """Open the partitions; blocks for a dying owner.
+        """Open the partitions; blocks while a previous owner is ending.
 
-        ``engine`` are the engine actors' ``EngineHandles``. Returns the committed offset of every
-        partition that has one, and their figures. A second call returns the same.
+        ``engine`` has the engine actors' ``EngineHandles``. Returns the committed offset of every
+        partition that has one, and the partitions' figures. A second call returns the same.
         """
         if self._opened_with is None:
             self._opened_with = self._open(engine)
@@ -159,10 +161,10 @@ class HostProcess:
         if options.is_spread:
             self._assignment = assembly.spread()
             assembly.open_directory(stack, options.data_dir)
-        # hosts that share a node's directory come and go, each as if it were alone
+        # hosts that share a node's directory come and go, so each opens it as if alone
         index, hosts = (0, 1) if options.is_spread else (self._index, options.hosts)
         place = HostPlace(index, hosts)
-        # what the source places comes with its reader
+        # partitions that the source places come with the reader
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
         self._numbers = numbers
         data_dir = DataDir.open_read_only(Path(options.data_dir))
@@ -183,10 +185,10 @@ class HostProcess:
         return offsets, statuses
 
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
-        """Read the source in a thread of its own, to its end or the run's limit; the first call.
+        """Read the source in a thread of its own, to its end or the limit; once.
 
-        A limit counts from ``offsets``, those of all partitions when the run began; ``own`` are
-        those of its partitions now.
+        A limit counts from ``offsets``, those of all partitions at the start of the run. ``own``
+        are the present offsets of this host's partitions.
         """
         if not self._is_begun:
             self._is_begun = True
@@ -194,31 +196,31 @@ class HostProcess:
             Thread(target=self._work, args=given, name="walle-source", daemon=True).start()
 
     def place(self, generation: int, numbers: frozenset[int]) -> None:
-        """Have these partitions from now on; see ``Assignment.place``."""
+        """Own these partitions from now on; see ``Assignment.place``."""
         if self._assignment is not None:
             self._assignment.place(generation, numbers)
 
     def keep_warm(self, numbers: Collection[int]) -> None:
-        """Keep copies of these partitions, of other hosts; see ``WarmCopies.keep``."""
+        """Keep copies of these partitions of other hosts; see ``WarmCopies.keep``."""
         if self._warm is not None:
             self._warm.keep(numbers)
 
     def remember(self, size: Size) -> None:
-        """Keep how many hosts there are to be: a supervisor that is started again asks."""
+        """Keep the wanted number of hosts, for which a restarted supervisor asks."""
         self._state.size = max(size, self._state.size)
 
     def finish(self) -> None:
-        """End with the source: nobody places any more."""
+        """Let the reader end with the source: no more placements follow."""
         if self._assignment is not None:
             self._assignment.finish()
 
     def stop(self) -> None:
-        """Read no more: finish what was read, commit, flush, close."""
+        """Stop reading; finish the events already read, commit, flush and close."""
         self._stop.set()
         self._assembly.relax_tunnel()
 
     def state(self) -> HostState:
-        """Return how it goes, as of the last commits; waits for nothing."""
+        """Return the state of the host at its last commits; never waits."""
         state, host = self._state, self._host
         if host is not None and state.phase == "reading":
             state.statuses = self._devices.peek()
@@ -238,7 +240,7 @@ class HostProcess:
         state.service_counts = assembly.service_counts
         return msgspec.structs.replace(state, cpu_s=process_cpu_s(), logs=self._logs.take())
 
-    # The thread that reads
+    # The reading thread
 
     def _work(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
         state = self._state
@@ -246,7 +248,7 @@ class HostProcess:
             is_placed = self._assembly.is_placed
             is_worn = self._pull() if is_placed else self._read(offsets, own)
             state.phase = "closing"
-            # after a stop, or a limit, the next run takes the replies
+            # after a stop or a limit the next run takes the replies
             is_limited = self._options.limit is not None and not state.is_ended
             if not (is_limited or is_worn or self._stop.is_set()):
                 state.missing_replies = self._ask(Settle(REPLIES_TIMEOUT_S, self._stop.is_set))
@@ -255,9 +257,9 @@ class HostProcess:
             state.statuses = self._ask(Close(FLUSH_TIMEOUT_S))
             self._stack.close()
             state.phase = "worn out" if is_worn else "done"
-        except BaseException as error:  # noqa: BLE001 - the driver decides what becomes of it
+        except BaseException as error:  # noqa: BLE001 - the driver handles it
             if not isinstance(error, WalleError):
-                _log.exception("host %d failed", self._index)  # the driver has one line for it
+                _log.exception("host %d failed", self._index)  # the driver logs a single line
             state.failure = error
 
     def _read(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> bool:
@@ -267,8 +269,8 @@ class HostProcess:
         if limit is None:
             offsets = {**offsets, **own}
         else:
-            # the limit counts from the run's beginning: read from there again, in batches of
-            # one size, and pass over what was committed meanwhile
+            # the limit counts from the run's beginning: read again from there, in batches of one
+            # size, and skip the batches committed meanwhile
             self._passed = {n: at for n, at in own.items() if at != offsets.get(n)}
         with closing(self._assembly.open_source(offsets, limit, self._numbers)) as reader:
             self._reader = reader
@@ -282,8 +284,8 @@ class HostProcess:
                 self._deliver(reader.drain())
             elif self._passed:
                 raise SourceChangedError(
-                    f"the source gives other batches for partitions {sorted(self._passed)} than "
-                    "before in this run: give the same source, or a new --data-dir"
+                    f"the source changed during this run, for partitions {sorted(self._passed)}: "
+                    "give the same source, or a new --data-dir"
                 )
         return is_worn
 

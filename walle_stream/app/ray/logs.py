@@ -8,24 +8,24 @@ from typing import Any, Final, override
 from walle_stream.app.figures.logs import attach
 
 type LogRecords = list[dict[str, Any]]
-"""Attributes of log records, ready to travel."""
+"""Attributes of log records, ready for transport."""
 
 _KEPT: Final = 1_000
 _TRAVEL: Final = (str, int, float, bool, type(None))
 
 
 class LogQueue(logging.Handler):
-    """Keeps our records, and libraries' warnings, until they are taken; of many the oldest go."""
+    """Buffer of our records and libraries' warnings; when it is full the oldest are dropped."""
 
     def __init__(self, level: int) -> None:
-        """Begin to listen."""
+        """Attach the queue to the loggers."""
         super().__init__()
         self._records: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         attach(self, level)
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record, its message made."""
+        """Keep a record with its formatted message."""
         fields = {name: value for name, value in vars(record).items() if isinstance(value, _TRAVEL)}
         message = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
@@ -40,7 +40,7 @@ class LogQueue(logging.Handler):
 
 
 def log_again(records: Iterable[dict[str, Any]], source: str) -> None:
-    """Log another process's records as this one's."""
+    """Log the records of another process in this one."""
     for fields in records:
         record = logging.makeLogRecord({**fields, "msg": f"{source}: {fields['msg']}"})
         logging.getLogger(record.name).handle(record)

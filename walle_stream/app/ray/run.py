@@ -1,8 +1,8 @@
 """Runtime ``ray``: a process per device host, in Ray actors.
 
-The driver holds the data directory's lock, starts the processes, starts again
-what dies, and asks each how it goes; no event and no feature passes it. A host
-that was cut off cannot do harm: RocksDB's lock keeps its successor waiting.
+The driver holds the data directory's lock, starts the processes, restarts dead ones, and asks each
+for its state. No event and no feature passes through the driver. A disconnected host can do no
+harm: RocksDB's lock keeps its successor waiting.
 """
 
 import logging
@@ -35,26 +35,26 @@ from walle_stream.vm.counts import VmCounts, VmStatus
 _log = logging.getLogger(__name__)
 
 _THREADS = 4
-"""Of a worker that answer the driver; a host has no other caller."""
+"""Threads of a worker that answer the driver; a host has no other caller."""
 
 
 class RayRun:
-    """One run of a pipeline over Ray. Use once; the same calls as ``LocalRun``."""
+    """One run of a pipeline over Ray, with the methods of ``LocalRun``. Use once."""
 
     def __init__(self, assembly: Assembly, options: RunOptions) -> None:
-        """Prepare; nothing is opened yet."""
+        """Prepare the run without opening anything."""
         hosts = min(options.hosts, assembly.partition_count)
         path = options.data_dir.absolute()
         self._assembly = assembly
         self._data_dir = str(options.data_dir)
-        # a stuck script ends its host: the driver starts another one
+        # a stuck script ends its host, and the driver starts another one
         self._options = msgspec.structs.replace(
             options, data_dir=path, hosts=hosts, on_stuck=end_process
         )
         self._stop = Flag()
         self._stopped_by = "end"
         self._engine: Any = None
-        """Handles of engine actors, for every host that is started; None where there are none."""
+        """Handles of engine actors, for every host that is started; None without engine actors."""
         self._watch = Watch(assembly.name, assembly.task_names, is_placed=assembly.is_placed)
         self._base: dict[int, bytes] | None = None
         self._is_stopping = False
@@ -109,38 +109,36 @@ class RayRun:
         )
 
     def status(self) -> list[PartitionStatus]:
-        """Return the figures of all partitions, as of the last time they were asked for."""
+        """Return the latest figures of all partitions."""
         return self._watch.status()
 
     @property
     def sink_lags(self) -> Mapping[str, int]:
-        """Features that each sink has not yet, when hosts were last asked."""
+        """Number of features that each sink has yet to take, as hosts last reported."""
         return self._watch.sink_lags
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls of services, by service, when hosts were last asked."""
+        """Outcomes of service calls, by service, as hosts last reported."""
         return self._watch.service_counts
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
-        """Return what the hosts' pools have done, and their VMs."""
+        """Return the counters of the hosts' pools, and their VMs."""
         return self._watch.vm_status()
 
     def host_status(self) -> list[HostStatus]:
-        """Return how each host goes, and what it has yet to read, as of its last answer."""
+        """Return the latest state of each host, with its unread input."""
         return self._watch.host_status()
 
     @property
     def task_names(self) -> list[str]:
-        """Of the definition's tasks, for metrics."""
+        """Names of the definition's tasks, for metrics."""
         return self._assembly.task_names
 
     @property
     def run_events(self) -> int:
-        """Events of this run so far: of every host's processes."""
+        """Events of this run so far, in the processes of all hosts."""
         return self._watch.run_events
-
-    # The workers
 
     def _start_workers(self, ray: Any, stack: ExitStack) -> None:
         options, here = self._options, versions_here()
@@ -149,8 +147,8 @@ class RayRun:
         node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        # no CPU is asked for: --hosts may be more than there are. Ray starts nothing again by
-        # itself, so that a restart is counted, logged, and waits for the locks
+        # hosts reserve no CPU, as --hosts may exceed their number; Ray restarts nothing, so that
+        # our restarts are counted, logged, and wait for the locks
         common = {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": node}
         host = ray.remote(HostProcess).options(**common, max_concurrency=_THREADS)
         place = (str(Path.cwd()), level)
@@ -206,7 +204,7 @@ class RayRun:
                     host.tell("stop")
                 host.call("begin", self._base, host.opened[0])
 
-    # What is told
+    # Status and report
 
     def _end_of_limit(self) -> None:
         if self._options.limit is not None and self._stopped_by == "end":

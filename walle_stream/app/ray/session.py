@@ -1,7 +1,6 @@
-"""Ray itself: found, started or joined, compared, left.
+"""Set-up of Ray: find, start or join a cluster, compare versions, and leave.
 
-The only module that knows how Ray is set up. Ray is imported here and in no
-module that a local run imports.
+Only this module knows how Ray is set up. A local run imports no module that imports Ray.
 """
 
 import logging
@@ -28,15 +27,15 @@ from walle_stream.errors import ClusterError
 from walle_stream.errors.extras import how_to_install
 
 OBJECT_STORE_BYTES: Final = 150 * 2**20
-"""Of an embedded cluster: nothing large goes through it, but for what engine actors are given."""
+"""Object store of an embedded cluster: only data for engine actors is large."""
 
 CONNECT_TIMEOUT_S: Final = 10.0
-"""Longest wait for the port of ``RAY_ADDRESS``."""
+"""Maximum wait for the port of ``RAY_ADDRESS``."""
 
 _ENVIRON: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-    # else Ray keeps lines that come twice, and prints them when it ends
+    # otherwise Ray holds back repeated lines, and prints them when it ends
     "RAY_DEDUP_LOGS": "0",
     "PYTHONHASHSEED": "0",
 }
@@ -47,14 +46,14 @@ _HTTP2_SETTINGS: Final = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 
 type Versions = Mapping[str, str]
-"""What a worker must have in common with the driver, by name.
+"""Versions that a worker must share with the driver, by name.
 
-Plain, as it travels: a worker whose walle_stream is another one must be able to say so.
+A plain mapping, so that a worker with another walle_stream can report its versions, too.
 """
 
 
 def versions_here() -> Versions:
-    """Return this process's."""
+    """Return the versions of this process."""
     import ray  # noqa: PLC0415 - only where Ray runs
 
     return {
@@ -67,36 +66,36 @@ def versions_here() -> Versions:
 
 
 def node_here() -> tuple[str, str]:
-    """Return Ray's id of the node that this process is on, and its address."""
+    """Return Ray's id of this process's node, and its address."""
     import ray  # noqa: PLC0415 - only where Ray runs
 
     return str(ray.get_runtime_context().get_node_id()), str(ray.util.get_node_ip_address())
 
 
 def check_worker(name: str, here: Versions, there: Versions) -> None:
-    """Refuse a worker that is not like this process; a name that it lacks is another version.
+    """Refuse a worker whose versions differ from ``here``; a missing name is a difference.
 
     Raises:
-        ClusterError: They differ.
+        ClusterError: The versions differ.
     """
     other = [key for key in here if there.get(key) != here[key]]
     if other:
         has = ", ".join(f"{key} {there.get(key, 'unknown')}" for key in other)
         wanted = ", ".join(f"{key} {here[key]}" for key in other)
         raise ClusterError(
-            f"{name} of the Ray cluster has {has}, this process {wanted}: start the cluster from "
-            "the same environment, or unset RAY_ADDRESS"
+            f"{name} of the Ray cluster has {has}, this process has {wanted}: start the cluster "
+            "from the same environment, or unset RAY_ADDRESS"
         )
 
 
 def check_cluster(*, is_joined: bool = False) -> None:
-    """Look whether Ray is installed and the cluster of ``RAY_ADDRESS`` answers; starts nothing.
+    """Check that Ray is installed and the cluster of ``RAY_ADDRESS`` answers; starts nothing.
 
-    Blocks, for twice ``CONNECT_TIMEOUT_S`` at most: to connect, and for an answer. With
-    ``is_joined`` there has to be such a cluster.
+    Blocks for twice ``CONNECT_TIMEOUT_S`` at most: for the connection, and for an answer. With
+    ``is_joined``, ``RAY_ADDRESS`` must name a cluster.
 
     Raises:
-        ClusterError: It is not, or does not.
+        ClusterError: Ray is not installed, or the cluster does not answer.
     """
     ray, address = _import()
     if ray.is_initialized():
@@ -104,7 +103,7 @@ def check_cluster(*, is_joined: bool = False) -> None:
     if not address:
         if is_joined:
             raise ClusterError(
-                "the runtime cluster joins a Ray cluster, and RAY_ADDRESS names none: start one "
+                "the runtime cluster needs a Ray cluster, but RAY_ADDRESS names none: start one "
                 "(ray up, ray start --head) and set RAY_ADDRESS=auto, or use --runtime ray"
             )
         return
@@ -116,21 +115,20 @@ def check_cluster(*, is_joined: bool = False) -> None:
 def ray_session(hosts: int, *, more_cpus: int = 0, more_bytes: int = 0) -> Iterator[Any]:
     """Join the cluster of ``RAY_ADDRESS``, or start one on this machine; blocks.
 
-    A cluster that this process has joined already is used and left as it is. Other actors need
-    ``more_cpus``, and ``more_bytes`` of the object store, of a cluster that is started. Yields the
-    module ``ray``.
+    A cluster that this process has already joined is used and left unchanged. A started cluster
+    gets ``more_cpus``, and ``more_bytes`` of object store, for other actors. Yields the module
+    ``ray``.
 
     Raises:
-        ClusterError: Ray is not installed, or its cluster is not there or not
-            like this process.
+        ClusterError: Ray is not installed, or its cluster is unreachable or has other versions.
     """
     ray, address = _import()
     if ray.is_initialized():
         yield ray
         return
     with ExitStack() as stack:
-        # in the main thread Ray puts its own handlers of signals in the place of ours, and its
-        # processes end with the thread that started them
+        # in the main thread Ray would replace our signal handlers; Ray's processes end with the
+        # thread that started them
         thread = stack.enter_context(ThreadPoolExecutor(1, "ray-init"))
         if address:
             stack.callback(ray.shutdown)
@@ -146,10 +144,10 @@ def ray_session(hosts: int, *, more_cpus: int = 0, more_bytes: int = 0) -> Itera
 
 @contextmanager
 def ray_client(address: str) -> Iterator[Any]:
-    """Visit a cluster through its client server, ``ray://HOST:PORT``; blocks. Yields ``ray``.
+    """Connect to a cluster's client server, ``ray://HOST:PORT``; blocks. Yields ``ray``.
 
     Raises:
-        ClusterError: It cannot be reached, or has another Ray or Python.
+        ClusterError: The server cannot be reached, or has another Ray or Python.
     """
     _knock(address.removeprefix("ray://"))
     os.environ |= _ENVIRON
@@ -166,7 +164,7 @@ def ray_client(address: str) -> Iterator[Any]:
 
 
 def _take_signals_back() -> None:
-    # Ray's own handler of a SIGTERM aborts the process 3 s later, whatever ours does meanwhile
+    # Ray's own SIGTERM handler aborts the process 3 s later, whatever ours is doing
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
@@ -175,9 +173,9 @@ def _take_signals_back() -> None:
 
 
 class _Stdout:
-    """Standard output without what Ray's listener prints, a paragraph for each process that dies.
+    """Standard output without the paragraph that Ray's listener prints for each dead process.
 
-    The report goes there, and those deaths are logged by us. Ray has no switch for it.
+    The report goes to standard output, and we log those deaths ourselves. Ray has no switch for it.
     """
 
     def __init__(self, below: Any) -> None:
@@ -195,13 +193,13 @@ class _Stdout:
 def _import() -> tuple[Any, str]:
     # the module, which reads the environment, and the address of a cluster to join
     os.environ |= _ENVIRON
-    # what a worker compiles the next one finds
+    # workers share compiled bytecode
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     address = os.environ.get("RAY_ADDRESS", "")
-    if address == "local":  # Ray's word for a cluster of one's own
+    if address == "local":  # Ray's word for an embedded cluster
         address = ""
     if not address:
-        # only who has the token can run code in a cluster of ours
+        # only holders of the token can run code in an embedded cluster
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     else:
@@ -233,11 +231,11 @@ def _join(ray: Any, address: str) -> None:
 
 
 def _knock(address: str) -> None:
-    # Ray itself tries for minutes, with a line on stderr each time
+    # Ray itself retries for minutes, with a line on stderr each time
     host, _, port = address.rpartition(":")
     if not host or "://" in address or not port.isdecimal():
         raise ClusterError(
-            f"RAY_ADDRESS is {address!r}: a run must be on a machine of the cluster, give "
+            f"RAY_ADDRESS is {address!r}: a run must be on a machine of the cluster; set "
             "HOST:PORT or auto"
         )
     way_out = "Start it from this environment (ray start --head), or unset RAY_ADDRESS"
@@ -252,14 +250,14 @@ def _knock(address: str) -> None:
         ) from error
     if not is_ray:
         raise ClusterError(
-            f"what listens at {address!r} (RAY_ADDRESS) does not answer as Ray does. {way_out}"
+            f"the server at {address!r} (RAY_ADDRESS) does not answer as Ray does. {way_out}"
         )
 
 
 def _speaks_http2(connection: socket.socket) -> bool:
-    # as gRPC does: its first frame is SETTINGS, whatever comes after that
+    # a gRPC server's first frame is SETTINGS
     if os.environ.get("RAY_USE_TLS", "0") not in {"", "0"}:
-        return True  # it would want a certificate first
+        return True  # the server would first want a certificate
     deadline_s = time.monotonic() + CONNECT_TIMEOUT_S
     connection.sendall(_HTTP2_PREFACE + _HTTP2_SETTINGS)
     head = b""

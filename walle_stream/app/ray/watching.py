@@ -1,4 +1,4 @@
-"""What the hosts of a run under Ray last told, put together for people and for the report."""
+"""Latest state of the hosts of a run under Ray, combined for people and for the report."""
 
 import logging
 import os
@@ -31,34 +31,34 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """The hosts of one run, and what each said last. One thread, the driver's."""
+    """The hosts of one run, and the latest state of each. One thread, the driver's."""
 
     def __init__(self, pipeline: str, task_names: Sequence[str], *, is_placed: bool) -> None:
-        """Begin without hosts; ``is_placed``: partitions are no fixed host's."""
+        """Begin without hosts; ``is_placed``: partitions have no fixed host."""
         self.hosts: list[Worker] = []
-        """The host with index i is at i."""
+        """Hosts by index."""
         self.latencies = Latencies()
         self.before: list[PartitionStatus] = []
-        """The partitions' figures when the run began."""
+        """Figures of the partitions at the start of the run."""
         self.cloud: dict[int, MergeCounts] = {}
-        """What the cloud side has of each partition, where it is with the partitions."""
+        """Merge counts of each partition whose cloud side is stored with it."""
         self._pipeline, self._task_names, self._is_placed = pipeline, task_names, is_placed
         self._statuses: dict[int, PartitionStatus] = {}
-        self._owners: dict[int, int] = {}  # hosts of partitions that are no fixed one's
-        self._read: dict[tuple[str, int], int] = {}  # by host and life, where sources place
+        self._owners: dict[int, int] = {}  # hosts of partitions without a fixed host
+        self._read: dict[tuple[str, int], int] = {}  # by host and life, if sources place
         self._started_ms = wall_ms()
 
     def begin(self) -> None:
-        """Take the figures with which all hosts opened their partitions."""
+        """Record the figures with which all hosts opened their partitions."""
         for host in self.hosts:
             self._statuses |= {status.number: status for status in host.opened[1]}
         self.before = self.status()
 
     def take(self, host: Worker, state: HostState) -> None:
-        """Take what a host said; one that cannot go on is started again.
+        """Record the state of a host; restart a host that cannot continue.
 
         Raises:
-            WalleError: It failed for good.
+            WalleError: The host failed for good.
         """
         log_again(state.logs, host.name)
         for number, counts in state.cloud.items():
@@ -86,17 +86,17 @@ class Watch:
             host.step = "done"
             if state.missing_replies:
                 _log.warning(
-                    "%s: %d calls of services have no reply: the next run takes them",
+                    "%s: %d service calls have no reply: the next run takes the replies",
                     host.name,
                     state.missing_replies,
                 )
 
     def status(self) -> list[PartitionStatus]:
-        """Return the figures of all partitions, as of the last time they were asked for."""
+        """Return the latest figures of all partitions."""
         return [self._statuses[number] for number in sorted(self._statuses)]
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
-        """Return what the hosts' pools have done, and their VMs."""
+        """Return the counters of the hosts' pools, and their VMs."""
         counts, machines = VmCounts(), []
         for state in self.states():
             counts.add(state.vm_counts)
@@ -104,7 +104,7 @@ class Watch:
         return counts, machines
 
     def host_status(self) -> list[HostStatus]:
-        """Return how each host goes, and what it has yet to read, as of its last answer."""
+        """Return the latest state of each host, with its unread input."""
         hosts = []
         for index, host in enumerate(self.hosts):
             state: HostState | None = host.state
@@ -128,9 +128,9 @@ class Watch:
 
     @property
     def run_events(self) -> int:
-        """Events of this run so far: of every host's processes."""
+        """Events of this run so far, in the processes of all hosts."""
         if self._is_placed:
-            # what partitions had before they came is nobody's to know
+            # the events of partitions before they came to this run are unknown
             return sum(self._read.values())
         return sum(map(_events, self._statuses.values())) - sum(map(_events, self.before))
 
@@ -142,7 +142,7 @@ class Watch:
 
     @property
     def sink_lags(self) -> dict[str, int]:
-        """Features that each sink has not yet, of all hosts."""
+        """Number of features that each sink has yet to take, over all hosts."""
         lags = Counter[str]()
         for state in self.states():
             lags.update(state.sink_lags)
@@ -150,7 +150,7 @@ class Watch:
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls of services, of all hosts' present processes."""
+        """Outcomes of service calls, over all hosts' present processes."""
         counts: dict[str, Counter[str]] = {}
         for state in self.states():
             for name, states in state.service_counts.items():
@@ -158,7 +158,7 @@ class Watch:
         return counts
 
     def states(self) -> list[HostState]:
-        """Return what the hosts said last, of those that have."""
+        """Return the latest states of the hosts that have reported one."""
         return [host.state for host in self.hosts if host.state is not None]
 
     def host_of(self, number: int) -> int:
@@ -166,7 +166,7 @@ class Watch:
         return self._owners.get(number, number % max(len(self.hosts), 1))
 
     def told(self, phase: RunPhase, stopped_by: str, **fields: Any) -> RunStatus:
-        """Return the run's status for people."""
+        """Return the run's status, for people."""
         owners, statuses = self._owners if self._is_placed else None, self.status()
         if owners is not None and phase == "running":
             statuses = [status for status in statuses if status.number in owners]
@@ -198,7 +198,7 @@ class Watch:
 
     def _see(self, status: PartitionStatus) -> None:
         number, known = status.number, self._statuses.get(status.number)
-        # a host that closes tells of partitions, too, that have gone to another one since
+        # a closing host also reports partitions that have moved to another host since
         if known is None or status.counters.commits >= known.counters.commits:
             self._statuses[number] = status
 

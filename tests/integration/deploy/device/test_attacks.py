@@ -266,7 +266,7 @@ def test_a_state_layout_that_cannot_go_back(service, host, clock):
     service.push(f"{TASK}@layout2")
     host.lines.lines.clear()
     assert agent.check() is Outcome.REFUSED
-    assert "none of the earlier layout was kept" in host.lines.lines[0][2]
+    assert "no state of the earlier layout was kept" in host.lines.lines[0][2]
     assert host.versions("phone-2") == {"visits": "layout3"}
     host.visit()
     service.push(f"{TASK}@v1")

@@ -283,7 +283,7 @@ def test_nobody_waits_for_actors_that_do_not_come_back(ask, answer):
         ray.next_call("hello").answer(answer)
     error = outcome()
     assert isinstance(error, ClusterError)
-    assert "no engine actor is left, the last one is 0" in str(error)
+    assert "no engine actor is left, the last one was 0" in str(error)
     ray.pool.close()
 
 

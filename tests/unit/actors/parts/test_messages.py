@@ -155,7 +155,7 @@ def test_what_waits_is_bounded_and_given_before_the_first_event(world, monkeypat
     assert world.host.status().waiting_messages == 0
     world.come(message("late", 4, "s"))
     assert world.told() == [("late", 1), ("late", 2), ("late", 4)]
-    assert "there is no room for one to 'late'" in world.letters[0]["reason"]
+    assert "no room for one to 'late'" in world.letters[0]["reason"]
 
 
 def test_the_device_of_an_agent_is_always_there(tmp_path):

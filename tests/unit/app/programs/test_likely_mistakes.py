@@ -84,7 +84,7 @@ def test_times_in_another_unit_are_named(time_ms, unit):
     found = looked.warnings()
     assert len(found) == bool(unit)
     assert not found or found[0].startswith(
-        f"p.yaml:7:11: spec.source: times are milliseconds, {time_ms} looks like {unit}"
+        f"p.yaml:7:11: spec.source: times must be milliseconds, but {time_ms} looks like {unit}"
     )
 
 

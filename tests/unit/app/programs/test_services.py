@@ -55,7 +55,7 @@ def test_calls_by_a_constant_are_found_with_their_places():
 def test_a_call_that_nobody_answers_is_refused_with_its_place(write, tunnel):
     file = write(SERVICES, tunnel)
     wrong = (
-        r"visit\.py:7:9: task 'visit': nobody answers a call of 'rnak': spec\.services has rank, "
+        r"visit\.py:7:9: task 'visit': no service answers a call of 'rnak': spec\.services has rank, "
         r"did you mean 'rank'\?"
     )
     with pytest.raises(ScriptError, match=wrong):
@@ -66,7 +66,7 @@ def test_a_call_that_nobody_answers_is_refused_with_its_place(write, tunnel):
 
 
 def test_without_services_a_call_is_refused(write):
-    wrong = r"visit\.py:4:5: .*nobody answers ctx\.call_cloud: spec\.services has none$"
+    wrong = r"visit\.py:4:5: .*no service answers ctx\.call_cloud: spec\.services has none$"
     with pytest.raises(ScriptError, match=wrong):
         Assembly.load(write())
 
@@ -109,7 +109,7 @@ def test_a_model_is_asked_by_the_names_of_its_inputs():
     assert served.ask(question(x=[1, 2], y=[0.5, 1])) == {"0": [1.5, 3.0], "1": [0.5, 1.0]}
     for wrong, words in (
         ({"z": 1}, "the model has no input 'z': its inputs are x, y"),
-        ({"y": 1}, "the model has an input 'x'"),
+        ({"y": 1}, "the model needs 'x'"),
         ({"x": "a", "y": 1}, "input 'x' is no array of numbers"),
     ):
         with pytest.raises(ValueError, match=words):

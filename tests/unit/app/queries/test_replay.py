@@ -72,7 +72,7 @@ def test_what_was_replayed_before_is_so_again_only_if_asked():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"holds": "message"}, "message that came down"),
+        ({"holds": "message"}, "message from the cloud"),
         ({"holds": "page"}, "page of a failed run"),
         ({"record": b""}, "empty"),
         ({"size_bytes": 9}, "only the beginning"),
@@ -132,7 +132,7 @@ def test_a_file_has_the_events_of_pages(tmp_path):
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path):
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(SourceError, match="is there already"):
+    with pytest.raises(SourceError, match="already exists"):
         RecordFile(tmp_path / "out")
     assert (tmp_path / "out").read_text() == "mine"
 

@@ -91,5 +91,5 @@ def test_what_hangs_up_is_refused():
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "ray://127.0.0.1:1", ":1", "a:b"])
 def test_an_address_that_is_none_is_refused(address):
-    with pytest.raises(ClusterError, match="give HOST:PORT or auto"):
+    with pytest.raises(ClusterError, match="set HOST:PORT or auto"):
         session._knock(address)
