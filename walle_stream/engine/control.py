@@ -1,7 +1,7 @@
 """Control flow: If, Loop, Scan and SequenceMap, on values that are known.
 
-Each runs the graphs of its node; what such a graph reads of the graph around it
-is given to it beside its own inputs.
+Each operator runs the graphs of its node. Such a graph gets its own inputs, and the values of the
+enclosing graph that it reads.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
-"""Takes a graph and its inputs by name, those that it reads around it included."""
+"""Takes a graph and its inputs by name, including values that it reads of the enclosing graph."""
 
 
 @lowers("If", "Loop", "Scan", "SequenceMap", kind=Kind.CONTROL)
@@ -26,10 +26,10 @@ def _control(call: Call) -> Result:
 
 
 def run_control(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
-    """Run a node of control flow, whose graphs ``run`` runs; ``env`` has all that it reads.
+    """Run a node of control flow; ``run`` runs its graphs, and ``env`` has all values it reads.
 
     Raises:
-        EngineError: It cannot be run; the message names the node.
+        EngineError: The node cannot be run; the message names the node.
     """
     try:
         if node.operator == "If":
@@ -88,7 +88,7 @@ def _stacked(rows: list[Array]) -> Array:
 
 
 def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
-    # collected of no iteration: shape and dtype as they are declared, or as one would make them
+    # outputs of a loop without iterations: the declared shape and dtype, or those of a trial
     tensors = [
         kind if isinstance(kind, TensorType) else TensorType(FLOAT32)
         for kind in body.outputs[states:]
@@ -110,7 +110,7 @@ def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
 def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     if node.version >= 9:  # noqa: PLR2004  # the opset that dropped its batch axis
         return _scan_one(run, node, _arrays(node, env, 0), env, budget)
-    # opset 8: an input of lengths first, and an axis of batches in everything
+    # opset 8: the first input has the lengths, and all tensors have a batch axis
     inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
     batches = {array.shape[:1] for array in inputs}
     is_short = any(array.ndim < 2 for array in inputs[-count:])  # noqa: PLR2004  # batch, length
@@ -128,7 +128,7 @@ def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
         batch[-count:] = [array[:kept] for array in batch[-count:]]
         result = [_tensor(data) for data in _scan_one(run, node, batch, env, budget)]
         states = len(inputs) - count
-        # what a shorter batch does not reach is 0
+        # zeros pad a shorter batch
         missing = (np.zeros((most - kept, *rows.shape[1:]), rows.dtype) for rows in result[states:])
         pairs = zip(result[states:], missing, strict=True)
         results.append([*result[:states], *map(np.concatenate, pairs)])
@@ -172,7 +172,7 @@ def _scan_one(
 
 
 def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
-    # with the axis that is scanned in front, in the order that it is read
+    # the inputs with the scanned axis first, in the order of reading
     axes = _per_input(node, "scan_input_axes", len(inputs))
     backwards = _per_input(node, "scan_input_directions", len(inputs))
     moved = [
@@ -225,7 +225,7 @@ def _graph(node: Node, name: str) -> Graph:
 
 
 class _Body:
-    """The graph that a node runs again and again, with what it reads around it."""
+    """The graph that a node runs repeatedly, with the values that it reads of enclosing graphs."""
 
     def __init__(
         self, run: RunGraph, node: Node, env: Mapping[str, Data], inputs: int, outputs: int

@@ -1,4 +1,4 @@
-"""What a caller gives a model, held against what the model declares, at one place."""
+"""Checks of a caller's inputs against the model's declaration."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,19 +13,19 @@ from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 _NAMES_SHOWN = 20
 
 TEXTS_MAX: Final = 1 << 26
-"""Elements of a tensor of text, each of which is looked at."""
+"""Largest number of elements of a tensor of text; each element is checked."""
 
 
 def checked_inputs(graph: Graph, values: Mapping[str, Any]) -> dict[str, Data]:
     """Return a caller's values as arrays of the declared dtypes and shapes.
 
     Numbers and lists of numbers take the declared dtype, and strings the dtype ``object``. A list
-    of tensors is for a sequence, None for an optional value that is empty.
+    of tensors is a sequence, and None is an empty optional value.
 
     Raises:
-        EngineError: A name is unknown, or an input missing.
-        DTypeError: One has another dtype than the model declares.
-        ShapeError: One has another shape, or a name of a size stands for two numbers.
+        EngineError: A name is unknown, or an input is missing.
+        DTypeError: The dtype of an input differs from the model's declaration.
+        ShapeError: The shape of an input differs, or the name of a size stands for two numbers.
     """
     if not isinstance(values, Mapping):
         raise EngineError(
@@ -66,7 +66,7 @@ def _checked(value: Any, kind: ValueType, name: str, sizes: dict[str, tuple[int,
         case SequenceType(element):
             if not isinstance(value, (list, tuple)):
                 raise EngineError(f"a list of tensors is expected, not {_shown(value)}")
-            # tensors of a sequence may differ where a name stands for their sizes
+            # a named size may differ between the tensors of a sequence
             return [_checked(item, element, name, {}) for item in value]
         case TensorType(dtype, shape):
             if value is None:
@@ -111,7 +111,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
 
 
 def _fits(array: Array, dtype: DType) -> bool:
-    # of a Python number or a list, whose dtype nobody has chosen
+    # for a Python number or a list, whose dtype the caller has not chosen
     if not array.size:
         return dtype != TEXT
     if is_floating(dtype):
@@ -120,7 +120,7 @@ def _fits(array: Array, dtype: DType) -> bool:
         return False
     with np.errstate(all="ignore"):
         result = array.astype(dtype)
-        # there and back loses nothing but a sign
+        # a cast there and back loses only a sign
         is_same = np.array_equal(result.astype(array.dtype), array)
         return bool(is_same) and np.array_equal(result < 0, array < 0)
 

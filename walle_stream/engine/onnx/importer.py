@@ -1,7 +1,7 @@
 """Reads ONNX models: protobuf in, ``engine.graph.Model`` out.
 
-A file is checked as far as a wrong one could hurt: cut off, cyclic, data beside
-its folder. An operator judges its inputs when it is lowered.
+Checks find files that could do harm: truncated files, cycles, and data outside the folder.
+Lowering checks the inputs of operators.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ OPSETS: Final = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onn
 """The newest version of each of ONNX's domains that this engine knows."""
 
 DEPTH_MAX: Final = 32
-"""Graphs within graphs, and types within types."""
+"""Largest nesting depth of graphs, and of types."""
 
 _PLAIN_ATTRIBUTES = {
     AttributeProto.FLOAT: "f",
@@ -63,10 +63,10 @@ _PLAIN_ATTRIBUTES = {
 
 
 def load_model(path: str | Path) -> Model:
-    """Read an ONNX file. Blocks; tensors beside it are read from its folder alone.
+    """Read an ONNX file. Blocks; external tensors are read only from the file's folder.
 
     Raises:
-        ModelError: It is no ONNX model, or one that cannot be read.
+        ModelError: The file is not an ONNX model, or cannot be read.
     """
     if not isinstance(path, (str, Path)):
         raise ModelError(f"a model's path is expected, not {path!r:.100}")
@@ -82,10 +82,10 @@ def load_model(path: str | Path) -> Model:
 def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model") -> Model:
     """Read the bytes of a ``ModelProto``, called ``name`` in messages.
 
-    Its tensors outside of the file are in ``folder``; None: it may have none.
+    ``folder`` has its external tensors; with None the model may have none.
 
     Raises:
-        ModelError: It is no ONNX model, or one that cannot be read.
+        ModelError: The bytes are not an ONNX model, or cannot be read.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ModelError(f"{name}: bytes of a model are expected, not {type(data).__name__}")
@@ -100,10 +100,10 @@ def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model")
 
 
 def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "model") -> Model:
-    """Take over what ``onnx.load`` gives; see ``parse_model``.
+    """Import a model that ``onnx.load`` has read; see ``parse_model``.
 
     Raises:
-        ModelError: It is not a model that can be run.
+        ModelError: The model cannot be run.
     """
     if not proto.HasField("graph"):
         raise ModelError(f"{name}: it has no graph: no ONNX model, or cut off")
@@ -131,7 +131,7 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
 
 
 def _weights(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
-    """Name what products alone read, as their right operand."""
+    """Return the names that only products read, as their right operand."""
     right: set[str] = set()
     others = set(outputs)
     for node in nodes:
@@ -189,7 +189,7 @@ class _Reader:
         return constants
 
     def _outputs(self, proto: GraphProto, nodes: list[Node], known: set[str]) -> dict[str, Any]:
-        # a value may be given twice: the second time it has another name
+        # a value may be an output twice; the second one gets another name
         taken = known | {name for node in nodes for name in node.outputs}
         outputs: dict[str, ValueType] = {}
         for number, value in enumerate(proto.output):
@@ -262,7 +262,7 @@ def _opsets(imports: Sequence[Any]) -> dict[str, int]:
 
 
 def _check_text(*names: str | bytes) -> None:
-    # protobuf gives bytes where they are not UTF-8
+    # protobuf returns bytes if a name is not UTF-8
     for name in names:
         if not isinstance(name, str):
             raise ModelError(f"the name {name[:100]!r} is not UTF-8")
@@ -279,10 +279,10 @@ def _named_type(proto: ValueInfoProto, what: str) -> ValueType:
 
 
 def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
-    """Read the type of an input or output, within ``depth`` others; None where there is none.
+    """Read the type of an input or output, nested in ``depth`` others; None if it has no type.
 
     Raises:
-        ModelError: It is a map, or too deep.
+        ModelError: The type is a map or opaque, or is nested too deeply.
     """
     if depth > DEPTH_MAX:
         raise ModelError(f"its type is within more than {DEPTH_MAX} others")
@@ -307,7 +307,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
 def _dim(proto: Any) -> int | str | None:
     which = proto.WhichOneof("value")
     if which == "dim_value":
-        # some exporters write -1 for a size that is not known
+        # some exporters write -1 for an unknown size
         return int(proto.dim_value) if proto.dim_value >= 0 else None
     if which != "dim_param":
         return None

@@ -1,4 +1,4 @@
-"""Tensors of ONNX files as arrays, those beside the file included."""
+"""Reads tensors of ONNX files, and external ones, as arrays."""
 
 import os
 import stat
@@ -23,10 +23,10 @@ _PACKED_BITS: Final = {
 
 
 def array_of(proto: TensorProto, folder: Path | None = None) -> Array:
-    """Read a tensor, which is not to be written to; ``folder`` may have its data.
+    """Read a tensor as a read-only array; ``folder`` has external data.
 
     Raises:
-        ModelError: Its data is short, or outside of the folder.
+        ModelError: The data does not fit the shape, or is outside the folder.
     """
     try:
         array = _read(proto, folder)
@@ -55,7 +55,7 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
         return np.array(texts, TEXT).reshape(shape)
     if proto.HasField("raw_data"):
         return _of_bytes(proto, proto.raw_data, shape, dtype)
-    # a count that does not fit is seen before anything is converted
+    # check the number of elements before any conversion
     count = max(len(data) for data in (
         proto.float_data, proto.int32_data, proto.int64_data, proto.double_data, proto.uint64_data,
     ))  # fmt: skip
@@ -85,7 +85,7 @@ def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DT
         whole = onnx.TensorProto(dims=shape, data_type=proto.data_type, raw_data=data)
         return np.asarray(numpy_helper.to_array(whole)).reshape(shape)
     if dtype == BOOL:
-        # a byte that is neither 0 nor 1 is no bool of numpy's
+        # numpy's bool must be 0 or 1
         return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
     little = dtype if is_foreign(dtype) else dtype.newbyteorder("<")
     return native(np.frombuffer(data, little)).reshape(shape)
@@ -103,11 +103,11 @@ def _external(proto: TensorProto, folder: Path | None) -> bytes:
     root = folder.resolve()
     outside = ModelError(f"it is in {location!r}, which is no file of the model's folder")
     try:
-        # links are followed here, and none afterwards
+        # links are followed here, but not in the open call
         path = (root / location).resolve()
         if not location or not path.is_relative_to(root):
             raise outside
-        # a pipe would wait for its writer: it is opened without, and refused
+        # O_NONBLOCK: opening a pipe must not wait for its writer; it is refused below
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError, RuntimeError) as error:
         if error is outside:
@@ -136,10 +136,10 @@ def _number(entries: dict[str, str], key: str, default: int) -> int:
 
 
 def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array:
-    """Read a sparse tensor, and spread it to all elements; see ``array_of``.
+    """Read a sparse tensor as a dense array; see ``array_of``.
 
     Raises:
-        ModelError: Its indices are not of its shape, or not as many as its values.
+        ModelError: An index is outside the shape, or the numbers of indices and values differ.
     """
     name = proto.values.name
     values, indices = array_of(proto.values, folder), array_of(proto.indices, folder)
