@@ -1,4 +1,4 @@
-"""Rules that make tensors of a shape: of one value, of a row of numbers, and at random."""
+"""Rules that make tensors of a given shape: constants, ranges, diagonals and random numbers."""
 
 import struct
 from math import ceil, isfinite, pi, prod
@@ -69,7 +69,7 @@ def _range(call: Call) -> Result:
     if not delta or not all(map(isfinite, (start, limit, delta))):
         raise ShapeError(f"a range from {start} to {limit} by {delta} has no end")
     if is_floating(dtype):
-        # float16 and bfloat16 are counted in float32, as the operator's stash_type says
+        # float16 and bfloat16 are computed in float32, as the operator's stash_type says
         wide = dtype if dtype.itemsize >= FLOAT32.itemsize else FLOAT32
         (count,) = check_table((max(ceil((limit - start) / delta), 0),), "a range")
         result = wide.type(start) + np.arange(count, dtype=wide) * wide.type(delta)
@@ -109,7 +109,7 @@ def _seed(call: Call) -> int | None:
 
 
 def _uniform(call: Call, shape: Shape, dtype: DType) -> Tensor:
-    # narrow floats are drawn in float32: they have too few values between 0 and 1
+    # narrow floats have too few values between 0 and 1, so they are drawn in float32
     wide = FLOAT64 if dtype == FLOAT64 else FLOAT32
     return call.builder.emit(Operator.RANDOM, shape=check_size(shape), dtype=wide, seed=_seed(call))
 
@@ -177,7 +177,7 @@ def _multinomial(call: Call) -> Result:
         raise DTypeError(f"samples of {dtype.name}: int32 or int64")
     batches, classes = x.shape
     drawn = _uniform(call, (batches, samples, classes), x.dtype)
-    # Gumbel: the greatest of log p - log(-log u) is a sample of p
+    # Gumbel: the argmax of log p - log(-log u) is a sample of p
     noise = drawn
     for _ in range(2):
         noise = builder.neg(builder.log(noise))

@@ -1,4 +1,4 @@
-"""Rules of sequences and optionals: known when a graph is lowered, nothing of them is run."""
+"""Rules of sequences and optionals, which are known at lowering and need no steps."""
 
 from math import ceil
 
@@ -56,7 +56,7 @@ def _insert(call: Call) -> Result:
 
 
 def _position(call: Call, number: int, count: int, last: int | None = None) -> int:
-    # behind the last element there is a position, too, where something is inserted
+    # an insertion may also come after the last element
     numbers = call.numbers(number) or ()
     if len(numbers) != 1:
         raise ShapeError(f"a position of {len(numbers)} numbers")

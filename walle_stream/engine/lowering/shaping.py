@@ -1,4 +1,4 @@
-"""Transforms of shape and place: the raster alone."""
+"""Transforms of shapes and positions, which use only the raster."""
 
 from math import prod
 
@@ -157,7 +157,7 @@ def _slice(call: Call) -> Result:
             raise ShapeError("a step is 0")
         number = axis_of(axis, x.rank)
         kept = range(*slice(start, stop, step).indices(x.shape[number]))
-        # of one element nothing is stepped over: a step may be as large as an int64
+        # the step of a single element has no effect, and may be as large as an int64
         first[number], sizes[number] = kept.start, len(kept)
         strides[number] = step if len(kept) > 1 else 1
     return moves.crop(call.builder, x, first, sizes, strides)

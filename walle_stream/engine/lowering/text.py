@@ -1,4 +1,4 @@
-"""Operators on strings of the domain ONNX itself, and ImageDecoder: the host runs both."""
+"""Operators of ONNX's own domain on strings, and ImageDecoder, which all run on the host."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def _string_split(call: Call) -> Result:
     x, builder = _strings(call, 0), call.builder
     count = -1 if call.attribute("maxsplit") is None else call.number("maxsplit")
     parameters = {"delimiter": call.text("delimiter", "") or None, "count": count}
-    # how many parts the longest has is known when it has run, unless there is none
+    # the largest number of parts is known only after a run, unless there are no strings
     parts = builder.text("split", [x], None if x.size else (*x.shape, 0), TEXT, **parameters)
     if not call.wants(1):
         return parts

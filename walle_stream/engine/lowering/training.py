@@ -19,8 +19,8 @@ _TRAINING: Final = "ai.onnx.preview.training"
 
 
 def _optimized(call: Call, kinds: int) -> Iterator[tuple[Tensor, ...]]:
-    # all tensors, then all gradients, and so on: of each the tensor, its slope, the rate, the count
-    # of updates, and what is kept of it
+    # the inputs are all tensors, then all gradients, and so on; yields for each tensor itself, its
+    # gradient, the rate, the count of updates, and its accumulators
     builder, tensors = call.builder, call.tensors()[2:]
     count = len(tensors) // kinds
     if not count or len(tensors) != count * kinds:
@@ -145,7 +145,7 @@ def _picked(builder: Builder, x: Tensor, labels: Tensor) -> Tensor:
     batch, classes = x.shape[:2]
     inner = prod(x.shape[2:])
     rows = np.add.outer(np.arange(batch) * classes * inner, np.arange(inner))
-    # a label that is no class would be found in another row: the table of classes refuses it
+    # a label outside the classes would read another row, so the table of classes refuses it
     columns = flat_take(builder, builder.constant(np.arange(classes) * inner), labels)
     addresses = builder.add(columns, builder.constant(rows.reshape(labels.shape)))
     return flat_take(builder, x, addresses)
