@@ -107,7 +107,7 @@ class BatchedModel:
             if array.dtype == object or not array.ndim or len(array) != len(inputs[0]):
                 raise ModelError(
                     f"{self._title}: output {name!r} of {len(inputs[0])} rows has the shape"
-                    f" {list(array.shape)}: it has to have the rows as first dimension: {_REMEDY}"
+                    f" {list(array.shape)}: its first dimension must be the rows: {_REMEDY}"
                 )
         return outputs
 
@@ -123,7 +123,7 @@ class BatchedModel:
 
     def _refusal(self, inputs: Sequence[Array], batch: int) -> str:
         # the reason to refuse the model after a trial, or an empty text
-        depends = f"{self._title}: what it gives for a row depends on"
+        depends = f"{self._title}: the result for a row depends on"
         for rows, is_request in _trial_rows(inputs, batch):
             try:
                 outputs = self._outputs(rows)
@@ -238,11 +238,11 @@ def _problem(kind: ValueType, batch: int) -> str | None:
     if declared is None:
         return None
     if not isinstance(declared, TensorType):
-        return "is no tensor"
+        return "is not a tensor"
     if declared.shape is None:
         return None
     if not declared.shape:
-        return "has no dimensions, so no rows"
+        return "has no dimensions, hence no rows"
     rows = declared.shape[0]
     return f"always has {rows} rows" if isinstance(rows, int) and rows != batch else None
 
@@ -252,7 +252,7 @@ def _row_count(inputs: Sequence[Array]) -> int:
     if len(counts) != 1 or -1 in counts:
         listed = ", ".join(str(list(array.shape)) for array in inputs) or "none"
         raise EngineError(
-            f"inputs of shapes {listed}: a model with `batch` takes as many rows of each, as first"
-            " dimension"
+            f"inputs of shapes {listed}: a model with `batch` needs the same number of rows in the"
+            " first dimension of each input"
         )
     return counts.pop()

@@ -48,7 +48,7 @@ def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     branch = _graph(node, "then_branch" if _truth(condition) else "else_branch")
     result = run(branch, _captured(branch, env))
     if len(result) < len(node.outputs):
-        raise LoweringError(f"its branch gives {len(result)} outputs, not {len(node.outputs)}")
+        raise LoweringError(f"its branch has {len(result)} outputs, not {len(node.outputs)}")
     return result
 
 
@@ -83,7 +83,7 @@ def _kept(data: Data, budget: Budget) -> Array:
 
 def _stacked(rows: list[Array]) -> Array:
     if any(row.shape != rows[0].shape for row in rows):
-        raise ShapeError("an output that is collected changes its shape between iterations")
+        raise ShapeError("a collected output changes its shape between iterations")
     return np.stack(rows)
 
 
@@ -124,7 +124,7 @@ def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
         batch = [array[number] for array in inputs]
         kept = most if lengths is None else int(lengths[number])
         if not 0 <= kept <= most:
-            raise ShapeError(f"a length of {kept}, of {most} steps")
+            raise ShapeError(f"a length of {kept} is not in 0 .. {most} steps")
         batch[-count:] = [array[:kept] for array in batch[-count:]]
         result = [_tensor(data) for data in _scan_one(run, node, batch, env, budget)]
         states = len(inputs) - count
@@ -138,7 +138,7 @@ def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
 def _scan_inputs(node: Node, total: int) -> int:
     count = node.attributes.get("num_scan_inputs")
     if type(count) is not int or not 0 < count <= total:
-        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, of {total} inputs")
+        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, not in 1 .. {total} inputs")
     return count
 
 
@@ -180,7 +180,7 @@ def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
         for array, axis, back in zip(inputs, axes, backwards, strict=True)
     ]
     if len({len(array) for array in moved}) > 1:
-        raise ShapeError(f"it scans inputs of lengths {[len(array) for array in moved]}")
+        raise ShapeError(f"it scans inputs of different lengths: {[len(array) for array in moved]}")
     return moved
 
 
@@ -201,10 +201,10 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
     inputs = [env[name] if name else None for name in node.inputs]
     first = inputs[0] if inputs else None
     if not isinstance(first, list):
-        raise LoweringError("input 0 is no sequence")
+        raise LoweringError("input 0 is not a sequence")
     counts = [len(sequence) for sequence in inputs if isinstance(sequence, list)]
     if min(counts) != max(counts):
-        raise ShapeError(f"sequences of {counts} tensors")
+        raise ShapeError(f"sequences of different lengths: {counts} tensors")
     body = _Body(run, node, env, len(inputs), 0)
     results: list[list[Data]] = [[] for _ in body.outputs]
     for number in range(len(first)):
@@ -220,7 +220,7 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
 def _graph(node: Node, name: str) -> Graph:
     value = node.attributes.get(name)
     if not isinstance(value, Graph):
-        raise LoweringError(f"attribute {name!r} is no graph")
+        raise LoweringError(f"attribute {name!r} is not a graph")
     return value
 
 
@@ -234,9 +234,7 @@ class _Body:
         if len(graph.inputs) != inputs:
             raise LoweringError(f"its body takes {len(graph.inputs)} inputs, not {inputs}")
         if len(graph.outputs) < outputs:
-            raise LoweringError(
-                f"its body gives {len(graph.outputs)} outputs, not {outputs} or more"
-            )
+            raise LoweringError(f"its body has {len(graph.outputs)} outputs, not {outputs} or more")
         self._run, self._graph, self._captured = run, graph, _captured(graph, env)
         self.outputs = list(graph.outputs.values())
 

@@ -83,7 +83,7 @@ class EngineEvaluator:
                 left_bytes = room_bytes - sum(job.nbytes for job in jobs)
                 work = sum(request.work for request in requests)
                 if (left_bytes < 0 or work > work_left) and len(graphs) > 1:
-                    raise TensorError("what was asked for together is too much: ask for each alone")
+                    raise TensorError("the requests together are too large: send each alone")
             room_bytes = left_bytes
             work_left -= work
             outputs = (request.outputs() for request in requests)
@@ -265,13 +265,13 @@ class _Call:
         title = f"{self.job.name(self.number)}: model {self.model_name!r}"
         output = node.parameters.get("output")
         if type(output) is not int or not 0 <= output < len(outputs):
-            raise TensorError(f"{title} has {len(outputs)} outputs, not a number {output!r}")
+            raise TensorError(f"{title} has {len(outputs)} outputs, and no output {output!r}")
         result = outputs[output]
         # outputs that no node asks for are not checked
         if result.dtype not in _KINDS and result.dtype.name not in ITEM_BYTES:
             raise TensorError(f"{title} gives {result.dtype.name}")
         if result.size > MAX_ELEMENTS:
-            raise TensorError(f"{title} gives {result.size} elements: too many")
+            raise TensorError(f"{title} gives too many elements: {result.size}")
         return result
 
     def outputs(self) -> list[Array]:

@@ -78,7 +78,7 @@ def _boxes(profile: Profile) -> list[_Box]:
                 step_ms += step.ms
             start_ms += node.total.ms
     other = profile.other
-    title = f"{_facts(other)}: inputs and outputs copied, plans looked up, control flow"
+    title = f"{_facts(other)}: copies of inputs and outputs, look-ups of plans, control flow"
     boxes.append(_Box(1, start_ms, other.ms, "other", "other", title))
     return boxes
 
@@ -95,7 +95,7 @@ def _joined(boxes: list[_Box], scale: float) -> list[_Box]:
             return
         ms = sum(box.ms for box in group)
         label = f"{len(group)} more"
-        title = f"{len(group)} small ones: {ms:,.3f} ms"
+        title = f"{len(group)} small boxes: {ms:,.3f} ms"
         kept.append(_Box(row, group[0].start_ms, ms, group[0].kind, label, title))
 
     for box in boxes:

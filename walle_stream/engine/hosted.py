@@ -56,8 +56,8 @@ class HostedModel:
         drawing = next(_unseeded(model), None)
         if drawing is not None:
             raise ModelError(
-                f"{drawing.title}: it draws other random numbers in each run, and a run that is"
-                " repeated must give the same: export the model for inference, or with a seed"
+                f"{drawing.title}: it draws other random numbers in each run, but a repeated run"
+                " must give the same result: export the model for inference, or with a seed"
             )
         self._module: Module | None = module
 
@@ -124,10 +124,10 @@ def _check_input(name: str, kind: ValueType) -> None:
     if declared is None:
         return
     if not isinstance(declared, TensorType):
-        raise DTypeError(f"input {name!r} is a sequence: scripts have tensors alone")
+        raise DTypeError(f"input {name!r} is a sequence, but scripts have only tensors")
     dtype = declared.dtype
     if dtype != BOOL and not is_integer(dtype) and not is_floating(dtype):
-        raise DTypeError(f"input {name!r} is of {dtype.name}: scripts have tensors of numbers")
+        raise DTypeError(f"input {name!r} is of {dtype.name}: scripts have only tensors of numbers")
 
 
 def _cast(name: str, array: Array, kind: ValueType) -> Array:
@@ -141,7 +141,7 @@ def _cast(name: str, array: Array, kind: ValueType) -> Array:
     if not is_same:
         raise DTypeError(
             f"input {name!r} is of {dtype.name}, which cannot hold each value of this"
-            f" {array.dtype.name} tensor: give what it can hold, or use astype"
+            f" {array.dtype.name} tensor: give values that it can hold, or use astype"
         )
     return other
 

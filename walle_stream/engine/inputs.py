@@ -29,8 +29,8 @@ def checked_inputs(graph: Graph, values: Mapping[str, Any]) -> dict[str, Data]:
     """
     if not isinstance(values, Mapping):
         raise EngineError(
-            f"inputs are given by name, as {{'name': array}}, not as {_shown(values)}: the model"
-            f" has {_names(graph)}"
+            f"inputs must be given by name, as {{'name': array}}, not as {_shown(values)}:"
+            f" the model has {_names(graph)}"
         )
     unknown = [name for name in values if name not in graph.inputs]
     if unknown:
@@ -93,7 +93,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError, MemoryError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise EngineError(f"{_shown(value)} is no tensor: {reason}") from error
+        raise EngineError(f"{_shown(value)} cannot be a tensor: {reason}") from error
     check_size(array.shape)
     array = native(array)
     if array.dtype.kind in "SUTO":
@@ -106,7 +106,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
         with np.errstate(all="ignore"):
             array = array.astype(dtype)
     elif array.dtype.kind in "mM" or array.dtype.type is np.void:
-        raise DTypeError(f"tensors have no dtype {array.dtype.name}")
+        raise DTypeError(f"tensors cannot have the dtype {array.dtype.name}")
     return array
 
 
@@ -127,7 +127,7 @@ def _fits(array: Array, dtype: DType) -> bool:
 
 def _texts(array: Array) -> Array:
     if array.size > TEXTS_MAX:
-        raise ShapeError(f"{array.size} texts are more than {TEXTS_MAX}")
+        raise ShapeError(f"a tensor of {array.size} texts has more than {TEXTS_MAX}")
     flat = []
     for element in array.reshape(-1).tolist():
         text = element
@@ -137,7 +137,7 @@ def _texts(array: Array) -> Array:
             except UnicodeDecodeError as error:
                 raise EngineError(f"text that is not UTF-8: {error}") from error
         if not isinstance(text, str):
-            raise DTypeError(f"tensors of objects hold text alone, not {_shown(element)}")
+            raise DTypeError(f"tensors of objects hold only text, not {_shown(element)}")
         flat.append(text)
     return np.array(flat, TEXT).reshape(array.shape)
 
@@ -152,7 +152,7 @@ def _check_shape(
         return
     wanted = "[" + ", ".join("?" if n is None else str(n) for n in declared) + "]"
     if len(shape) != len(declared):
-        raise ShapeError(f"its shape is {list(shape)}, of {len(shape)} axes; {wanted} is declared")
+        raise ShapeError(f"its shape {list(shape)} has {len(shape)} axes; {wanted} is declared")
     for mine, theirs in zip(shape, declared, strict=True):
         if isinstance(theirs, int) and mine != theirs:
             raise ShapeError(f"its shape is {list(shape)}, not {wanted}")

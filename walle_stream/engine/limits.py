@@ -134,7 +134,7 @@ def check_memory(nbytes: int, limits: Limits) -> None:
         EngineError: The number of bytes exceeds the limit.
     """
     if nbytes > limits.nbytes:
-        raise EngineError(f"it takes {nbytes} bytes, of {limits.nbytes} at most (Limits.nbytes)")
+        raise EngineError(f"it takes {nbytes} bytes, more than {limits.nbytes} (Limits.nbytes)")
 
 
 @contextmanager

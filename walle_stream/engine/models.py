@@ -79,7 +79,7 @@ class Module:
         """
         names = list(self.outputs)
         if isinstance(outputs, str) or not (outputs is None or isinstance(outputs, Sequence)):
-            raise EngineError(f"outputs are given as a list of names, not {outputs!r:.100}")
+            raise EngineError(f"outputs must be given as a list of names, not {outputs!r:.100}")
         wanted = names if outputs is None else list(outputs)
         unknown = next((name for name in wanted if name not in names), None)
         if unknown is not None:

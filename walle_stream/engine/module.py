@@ -226,7 +226,7 @@ class GraphRunner:
             stage = self._run_control(piece.next, env, budget, progress=piece.plan is not None)
         missing = outputs - env.keys()
         if missing:
-            raise EngineError(f"graph {self._graph.name!r}: nothing makes {sorted(missing)}")
+            raise EngineError(f"graph {self._graph.name!r}: no node makes {sorted(missing)}")
         return [env[name] for name in self._graph.outputs]
 
     def _run_control(
@@ -248,7 +248,7 @@ class GraphRunner:
             else:
                 left.append(node)
         if not progress:
-            raise EngineError(f"{stage.nodes[0].title}: its inputs are never known")
+            raise EngineError(f"{stage.nodes[0].title}: its inputs never become known")
         if len(left) == len(stage.nodes):
             return stage
         return stage.rest(tuple(left)) if left else None

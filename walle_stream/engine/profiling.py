@@ -164,7 +164,7 @@ class _Watching:
         self.operators.update(program.operators)
         plan: Any = self._inner.plan(program)
         if not hasattr(plan, "program"):
-            raise EngineError(f"backend {self.name!r} does not tell of its steps: no profile")
+            raise EngineError(f"backend {self.name!r} does not report steps: no profile")
         self._count("lowered", program.steps, _living_peak(program))
         elision, placement = getattr(plan, "elision", None), getattr(plan, "placement", None)
         if isinstance(elision, Elision) and isinstance(placement, Placement):
@@ -216,7 +216,7 @@ def profile_model(
         EngineError: The model cannot be run, or ``repeats`` is not a positive integer.
     """
     if type(repeats) is not int or repeats < 1:
-        raise EngineError(f"repeats={repeats!r} is no whole number from 1")
+        raise EngineError(f"repeats={repeats!r} is not a whole number from 1")
     watching = _Watching(backend)
     runner = GraphRunner(model.graph, model.functions, watching, limits)
     times_ms = [_timed(runner, inputs)]

@@ -74,7 +74,7 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
         ShapeError: A size is negative, or the shape exceeds ``MAX_ELEMENTS`` or ``MAX_RANK``.
     """
     if len(shape) > MAX_RANK:
-        raise ShapeError(f"{what} has {len(shape)} axes, of {MAX_RANK} at most")
+        raise ShapeError(f"{what} has {len(shape)} axes, more than {MAX_RANK}")
     if min(shape, default=0) < 0:
         raise ShapeError(f"{what} of shape {list(shape)} has a negative size")
     if prod(size for size in shape if size) > MAX_ELEMENTS:
@@ -115,14 +115,14 @@ def _check_numbers(operator: Operator, dtype: DType) -> None:
     if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
         raise DTypeError(f"{operator} takes bool or integers, not {dtype.name}")
     if operator in _WHOLE_BYTES and is_foreign(dtype) and is_integer(dtype):
-        raise DTypeError(f"{operator} takes no integers of few bits, as {dtype.name}: cast them")
+        raise DTypeError(f"{operator} takes no integers of 2 or 4 bits, as {dtype.name}: cast them")
 
 
 def _unary(operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     dtype = inputs[0].dtype
     _check_numbers(operator, dtype)
     if operator in _FLOATING and not is_floating(dtype):
-        raise DTypeError(f"{operator} takes floating numbers, not {dtype.name}")
+        raise DTypeError(f"{operator} takes floating-point numbers, not {dtype.name}")
     return inputs[0].shape, BOOL if operator is Operator.IS_NAN else dtype
 
 
@@ -140,7 +140,7 @@ def _bitcast(_operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> _In
     if "O" in {inputs[0].dtype.kind, dtype.kind}:
         raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: text has no bits")
     if inputs[0].dtype.itemsize != dtype.itemsize:
-        raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: of another width")
+        raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: their widths differ")
     return inputs[0].shape, dtype
 
 
@@ -240,7 +240,7 @@ def _random(
 ) -> _Inferred:  # fmt: skip
     del seed
     if not is_floating(dtype):
-        raise DTypeError(f"random numbers are floating, not {dtype.name}")
+        raise DTypeError(f"random numbers are floating-point numbers, not {dtype.name}")
     return shape, dtype
 
 
@@ -264,7 +264,7 @@ def _raster(
         if tensor.dtype != dtype:
             raise DTypeError(f"a raster of {dtype.name} reads {tensor}")
     if fill is None and sum(region.count for region in regions) < prod(shape):
-        raise SpecError(f"a raster of shape {list(shape)} leaves elements that nobody writes")
+        raise SpecError(f"a raster of shape {list(shape)} leaves elements that no region writes")
     if accumulate and dtype == TEXT:
         raise DTypeError("strings cannot be accumulated")
     return shape, dtype

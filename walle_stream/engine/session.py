@@ -115,7 +115,7 @@ class Session:
             result = arrays[name]
             if np.shape(result) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
                 raise ShapeError(
-                    f"input {name!r} has shape {list(np.shape(result))}, the session is for"  # type: ignore[arg-type]
+                    f"input {name!r} has shape {list(np.shape(result))}, but the session is for"  # type: ignore[arg-type]
                     f" {list(kind.shape or ())}: resize it, or use a Module"
                 )
         extra = next((name for name in arrays if name not in ready.inputs), None)
@@ -129,7 +129,7 @@ class Session:
     def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
         if not isinstance(shapes, Mapping):
             raise EngineError(
-                f"shapes are given by name, as {{'name': (1, 3)}}, not as {shapes!r:.100}"
+                f"shapes must be given by name, as {{'name': (1, 3)}}, not as {shapes!r:.100}"
             )
         graph = self.model.graph
         inputs = {
@@ -152,11 +152,11 @@ class Session:
         if traced.remaining:
             raise LoweringError(
                 f"{traced.remaining[0].title}: a session cannot run it: {traced.reason}:"
-                " use a Module, or make what it depends on a constant of the model"
+                " use a Module, or make the values on which it depends constants of the model"
             )
         missing = next((name for name in graph.outputs if name not in traced.values), None)
         if missing is not None:
-            raise EngineError(f"graph {graph.name!r}: nothing makes {missing!r}")
+            raise EngineError(f"graph {graph.name!r}: no node makes {missing!r}")
         outputs = {
             name: TensorType(value.dtype, value.shape if value.has_shape else None)
             if isinstance(value := traced.values[name], Tensor) else None
@@ -170,8 +170,8 @@ class Session:
 def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, Shape]:
     kind = graph.inputs[name]
     if not isinstance(kind, TensorType):
-        what = "has no type" if kind is None else "is no tensor"
-        raise EngineError(f"input {name!r} {what}: a session cannot be made of it; use a Module")
+        what = "has no type" if kind is None else "is not a tensor"
+        raise EngineError(f"input {name!r} {what}, so a session cannot take it: use a Module")
     said = kind.shape
     wanted: Any = shapes.get(name, said)
     if not _are_sizes(wanted):

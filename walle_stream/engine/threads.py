@@ -92,11 +92,11 @@ def checked_threads(count: int | None) -> int | None:
     if count is None:
         return None
     if type(count) is not int or count < 1:
-        raise EngineError(f"threads={count!r} is no whole number from 1")
+        raise EngineError(f"threads={count!r} is not a whole number from 1")
     if blas_threads() is None:
         raise EngineError(
-            f"threads={count}: numpy has no OpenBLAS here, whose threads could be set; leave"
-            " threads out, and set the variable of its library before the start instead"
+            f"threads={count}: numpy has no OpenBLAS here, so its threads cannot be set; omit"
+            " threads, and set the environment variable of its library before the start instead"
         )
     return min(count, os.cpu_count() or count)
 

@@ -70,7 +70,7 @@ class CupyPlan(ArenaPlan):
             with self.instance() as instance:
                 return instance.run(inputs, watch)
         except MemoryError as error:
-            raise EngineError(f"the device's memory is short: {error}") from error
+            raise EngineError(f"the device's memory is exhausted: {error}") from error
 
 
 class _Instance(Instance):
@@ -120,7 +120,7 @@ def _cuda() -> Device:
         from cupyx.scipy.special import erf  # noqa: PLC0415  # same
     except ImportError as error:
         raise EngineError(
-            "the backend cupy needs the extra gpu-cuda12 or gpu-cuda13, as the driver is: "
+            "the backend cupy needs the extra gpu-cuda12 or gpu-cuda13, to match the driver: "
             f"{how_to_install('gpu-cuda12')}"
         ) from error
     try:

@@ -74,7 +74,7 @@ def _elu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
 
 def _celu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
     if not alpha:
-        raise LoweringError("attribute 'alpha' must not be 0: it divides")
+        raise LoweringError("attribute 'alpha' must not be 0, since it is a divisor")
     power = builder.exp(x if alpha == 1 else builder.div(x, alpha))
     bent = builder.mul(builder.sub(power, 1), alpha)
     return builder.add(builder.maximum(x, 0), builder.minimum(bent, 0))

@@ -29,7 +29,7 @@ def _attention(call: Call) -> Result:
     query = _heads(call, 0, "q_num_heads")
     key, value = _heads(call, 1, "kv_num_heads"), _heads(call, 2, "kv_num_heads")
     if call.has(4) != call.has(5):
-        raise LoweringError("of past_key and past_value only one is given")
+        raise LoweringError("only one of past_key and past_value is given")
     past = 0
     if call.has(4):
         past = _cached(call, 4).shape[2]
@@ -70,7 +70,7 @@ def _heads(call: Call, number: int, name: str) -> Tensor:
 def _cached(call: Call, number: int) -> Tensor:
     x = call.tensor(number)
     if x.rank != 4:  # noqa: PLR2004  # batch, heads, length, width
-        raise ShapeError(f"input {number} of shape {list(x.shape)} has not 4 axes")
+        raise ShapeError(f"input {number} of shape {list(x.shape)} does not have 4 axes")
     return x
 
 
@@ -203,7 +203,7 @@ def _modified(call: Call, name: str, before: str, after: str) -> list[Node]:
     if graph is None:
         return [Node("Identity", (before,), (after,), {}, call.node.name, version=1)]
     if not isinstance(graph, Graph) or len(graph.outputs) != 1:
-        raise LoweringError(f"attribute {name!r} is no graph of one output")
+        raise LoweringError(f"attribute {name!r} is not a graph of one output")
     caller = Node(name, (before,), (after,), {}, call.node.name)
     return flattened_graph(caller, graph, f"{after}/")
 
@@ -230,7 +230,7 @@ def _rotary(call: Call) -> Result:
     x = builder.reshape(builder.cast(source, dtype), shape)
     turned = call.number("rotary_embedding_dim", 0) or shape[3]
     if not 0 <= turned <= shape[3] or turned % 2:
-        raise ShapeError(f"{turned} features of {shape[3]} cannot be turned in pairs")
+        raise ShapeError(f"{turned} features of {shape[3]} cannot be rotated in pairs")
     half = turned // 2
     cosine, sine = (_angles(call, number, shape, token_axis, half, dtype) for number in (1, 2))
     step = 2 if call.number("interleaved", 0) else 1
@@ -281,8 +281,8 @@ def _angles(
 def _taken(builder: Builder, cache: Tensor, positions: Tensor, shape: Shape) -> Tensor:
     if cache.rank != 2 or positions.shape != shape:  # noqa: PLR2004  # positions and their angles
         raise ShapeError(
-            f"places of shape {list(positions.shape)} of angles of {list(cache.shape)}"
+            f"positions of shape {list(positions.shape)} for angles of {list(cache.shape)}"
         )
     if not is_integer(positions.dtype):
-        raise DTypeError(f"places are whole numbers, not {positions.dtype.name}")
+        raise DTypeError(f"positions must be whole numbers, not {positions.dtype.name}")
     return take(builder, cache, builder.cast(positions, np.int64))

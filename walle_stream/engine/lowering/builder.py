@@ -200,7 +200,7 @@ class Builder:
         if lead < 0 or any(
             mine not in {1, wanted} for mine, wanted in zip(x.shape, shape[lead:], strict=True)
         ):
-            raise ShapeError(f"shape {list(x.shape)} does not spread to {list(shape)}")
+            raise ShapeError(f"shape {list(x.shape)} cannot be broadcast to {list(shape)}")
         own = strides_of(x.shape)
         strides = [0 if mine == 1 else step for mine, step in zip(x.shape, own, strict=True)]
         return self.view(x, shape, [0] * lead + strides)

@@ -106,7 +106,7 @@ def _default(call: Call, values: Array) -> Any:
     tensor = call.attribute("default_tensor")
     if tensor is not None:
         if not isinstance(tensor, np.ndarray) or tensor.size != 1:
-            raise LoweringError("default_tensor is no tensor of one element")
+            raise LoweringError("default_tensor is not a tensor of one element")
         if tensor.dtype != values.dtype:
             raise DTypeError(
                 f"default_tensor is of {tensor.dtype.name}, values {values.dtype.name}"
@@ -160,7 +160,7 @@ def _feature_vectorizer(call: Call) -> Result:
     columns = []
     for number, part in enumerate(parts):
         if part.rank not in {1, 2}:
-            raise ShapeError(f"input {number} of shape {list(part.shape)} is no matrix")
+            raise ShapeError(f"input {number} of shape {list(part.shape)} is not a matrix")
         matrix = call.builder.reshape(part, (1, *part.shape)) if part.rank == 1 else part
         if sizes is not None:
             check_size((matrix.shape[0], sizes[number]))

@@ -17,7 +17,9 @@ def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
         ModelError: The call has more inputs than the function takes.
     """
     if len(node.inputs) > len(function.inputs):
-        raise ModelError(f"{node.title} gives {len(node.inputs)} inputs of {len(function.inputs)}")
+        raise ModelError(
+            f"{node.title} gives {len(node.inputs)} inputs, more than {len(function.inputs)}"
+        )
     attributes = {**function.defaults, **node.attributes}
     nodes = [_bound(inner, attributes) for inner in function.nodes]
     return _placed(nodes, function.inputs, function.outputs, node, prefix)

@@ -54,7 +54,7 @@ class Forest:
             visits += rows.size
             if depth >= _DEPTH_MAX or visits > _VISITS_MAX * len(self.modes):
                 raise LoweringError(
-                    f"a tree is deeper than {_DEPTH_MAX}, or leads back to where it was"
+                    f"a tree is deeper than {_DEPTH_MAX}, or leads back to an earlier node"
                 )
             inner = rows[self.modes[rows] >= 0]
             rows, depth = np.unique(self.children[inner]), depth + 1
@@ -70,7 +70,7 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
     rows, features = x.shape
     used = forest.features[forest.modes >= 0]
     if used.size and not (used.min() >= 0 and used.max() < features):
-        raise ShapeError(f"trees of features {used.min()} to {used.max()} for {features}")
+        raise ShapeError(f"trees use features {used.min()} to {used.max()} of {features}")
     shape = check_size((rows, len(forest.roots)))
     depth = forest.depth
     leaves = builder.broadcast(builder.constant(forest.roots.astype(np.int64)), shape)

@@ -49,7 +49,7 @@ def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str,
     else:
         count = prod(common_shape(*shapes))
     if count > MAX_ELEMENTS:
-        raise ShapeError(f"{count} elements: too many")
+        raise ShapeError(f"too many elements: {count}")
     return int(max(work, count, 1))
 
 
@@ -150,7 +150,7 @@ def _extreme(operator: Operator) -> GuestRule:
         (x,) = inputs
         axes = _axes(x, parameters)
         if any(not x.shape[axis] for axis in axes):
-            raise ShapeError("of no elements there is none")
+            raise ShapeError("there are no elements to compare")
         return builder.reduce(operator, x, axes, keep=False)
 
     return rule
@@ -189,10 +189,10 @@ def _take(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, A
 
 def _concat(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     if not inputs:
-        raise ShapeError("nothing is given")
+        raise ShapeError("no tensor is given")
     rank = inputs[0].rank
     if any(tensor.rank != rank for tensor in inputs):
-        raise ShapeError("not all have as many axes")
+        raise ShapeError("the tensors have different numbers of axes")
     dtype = np.result_type(*(tensor.dtype for tensor in inputs))
     axis = axis_of(_number(parameters, "axis") or 0, rank)
     return moves.concat(builder, [builder.cast(tensor, dtype) for tensor in inputs], axis)

@@ -154,7 +154,7 @@ def _tensor_scatter(call: Call) -> Result:
     axis = call.axis(past.rank, -2)
     mode = call.choice("mode", ("linear", "circular"), "linear")
     if not axis:
-        raise LoweringError("a cache is not written along axis 0, which is of batches")
+        raise LoweringError("a cache cannot be written along axis 0, which is the batch axis")
     if update.rank != past.rank or update.dtype != past.dtype:
         raise ShapeError(f"update {update} of a cache {past}")
     room, steps, batch = past.shape[axis], update.shape[axis], past.shape[0]
@@ -199,7 +199,7 @@ def _reverse_sequence(call: Call) -> Result:
     x, lengths = call.tensor(0), call.tensor(1)
     time, batch = call.axis(x.rank, 0, "time_axis"), call.axis(x.rank, 1, "batch_axis")
     if time == batch:
-        raise ShapeError(f"time and batch are one axis: {time}")
+        raise ShapeError(f"time and batch are the same axis: {time}")
     return reversed_lengths(call.builder, x, lengths, time=time, batch=batch)
 
 

@@ -64,7 +64,7 @@ def original_coordinates(axis: Resizing, mode: str) -> Floats:
         raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
     coordinates = rule(axis, np.arange(axis.output, dtype=np.float64))
     if not np.isfinite(coordinates).all():
-        raise LoweringError("its scales or its region of interest are beyond all numbers")
+        raise LoweringError("its scales or its region of interest give infinite coordinates")
     return coordinates
 
 
@@ -138,7 +138,7 @@ class Filter:
         """Return existing indices and their weights, one row per coordinate."""
         pace = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
-        check_table((len(at), 2 * reach, _STEPS), "the neighbours in all steps")
+        check_table((len(at), 2 * reach, _STEPS), "the weights of all neighbours")
         low = np.floor(at)
         offsets = np.arange(1 - reach, reach + 1, dtype=np.float64)
         indices = low[:, None] + offsets

@@ -59,7 +59,7 @@ def _shrink(call: Call) -> Result:
 def _shrink_integers(builder: Builder, x: Tensor, bias: float, limit: float) -> Tensor:
     # integers are compared and moved as integers, since float64 cannot hold all of int64
     if not isfinite(bias) or not isfinite(limit):
-        raise LoweringError(f"bias {bias} and lambd {limit} of whole numbers must be finite")
+        raise LoweringError(f"bias {bias} and lambd {limit} must be finite for whole numbers")
     least, most = integer_limits(x.dtype)
     low, high = ceil(-limit), floor(limit)
     if bias.is_integer():
@@ -103,7 +103,7 @@ def _ratio(call: Call) -> float:
     if not is_training:
         return 0.0
     if not 0 <= ratio < 1:
-        raise LoweringError(f"ratio {ratio} is not in 0 .. 1, 1 excluded")
+        raise LoweringError(f"ratio {ratio} is not at least 0 and below 1")
     return ratio
 
 

@@ -102,7 +102,7 @@ def _sizes(call: Call) -> _Sizes:
 def _packed(call: Call, number: int, dtype: DType, sizes: _Sizes) -> Tensor:
     x = call.tensor(number)
     if x.rank != 3 or x.shape[:2] != (sizes.batch, sizes.tokens):  # noqa: PLR2004  # and a width
-        raise ShapeError(f"input {number} of shape {list(x.shape)} is not of the query's tokens")
+        raise ShapeError(f"input {number} of shape {list(x.shape)} must have the query's tokens")
     return call.builder.cast(x, dtype)
 
 

@@ -17,7 +17,7 @@ def transpose(builder: Builder, x: Tensor, order: Sequence[int]) -> Tensor:
         ShapeError: ``order`` does not name each axis once.
     """
     if sorted(order) != list(range(x.rank)):
-        raise ShapeError(f"axes {list(order)} are no order of the {x.rank} axes of {list(x.shape)}")
+        raise ShapeError(f"axes {list(order)} do not permute the {x.rank} axes of {list(x.shape)}")
     own = strides_of(x.shape)
     return builder.view(x, [x.shape[axis] for axis in order], [own[axis] for axis in order])
 
@@ -58,7 +58,7 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
         ShapeError: The shapes differ elsewhere, or there are no tensors.
     """
     if not parts:
-        raise ShapeError(f"nothing can be joined along axis {axis}: there is no part")
+        raise ShapeError(f"no tensors to be joined along axis {axis}")
     first = parts[0]
     if len({(*part.shape[:axis], -1, *part.shape[axis + 1 :]) for part in parts}) > 1:
         listed = ", ".join(str(list(part.shape)) for part in parts)
@@ -125,7 +125,7 @@ def found_size(x: Tensor, wanted: Sequence[int]) -> Shape:
     """
     shape = list(wanted)
     if shape.count(-1) > 1 or min(shape, default=0) < -1:
-        raise ShapeError(f"shape {shape} has more than one size to be found, or a negative one")
+        raise ShapeError(f"shape {shape} has more than one -1, or another negative size")
     if -1 in shape:
         rest = prod(size for size in shape if size != -1)
         if not rest or x.size % rest:

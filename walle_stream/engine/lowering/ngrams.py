@@ -77,7 +77,7 @@ def _pool(call: Call) -> _Pool:
             for begin in range(start, end, size)
         )
     if len(grams) != len(indexes) or indexes.min(initial=0) < 0:
-        raise ShapeError(f"{len(indexes)} ngram_indexes from 0 of {len(grams)} n-grams")
+        raise ShapeError(f"{len(indexes)} ngram_indexes from 0 for {len(grams)} n-grams")
     if len({*grams}) != len(grams):
         raise LoweringError("the pool has an n-gram twice")
     return _Pool(np.array(tokens, flat.dtype), {g: n for n, g in enumerate(grams)}, indexes)

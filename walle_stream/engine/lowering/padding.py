@@ -42,7 +42,7 @@ def _pad(call: Call) -> Result:
     before, after = [max(0, width) for width in before], [max(0, width) for width in after]
     for size, first, last in zip(kept.shape, before, after, strict=True):
         if not size and first + last:
-            raise ShapeError(f"mode {mode!r} has nothing to repeat of shape {list(kept.shape)}")
+            raise ShapeError(f"mode {mode!r} has no element to repeat in shape {list(kept.shape)}")
     return _pad_repeating(builder, kept, before, after, mode)
 
 

@@ -96,7 +96,7 @@ class _Translator:
     def _plain(self, char: str) -> None:
         if char == ")":
             if not self._outer:
-                raise self._refused("a group is closed that is not open")
+                raise self._refused("a closing parenthesis has no open group")
             self._flags = self._outer.pop()
             self._atom(")")
         elif char == "|":
@@ -133,11 +133,11 @@ class _Translator:
             text = match.group()
             counts = [int(count) for count in match.group(1, 3) if count]
             if max(counts) > _REPETITIONS_MAX or counts != sorted(counts):
-                raise self._refused(f"it repeats {text}")
+                raise self._refused(f"the repetition {text} is not allowed")
         if not self._has_atom:
             raise self._refused(f"there is nothing before {text}")
         if self._is_repeated:
-            raise self._refused(f"there are two repetitions, one behind the other: {text}")
+            raise self._refused(f"there are two repetitions in a row: {text}")
         self._position += len(text)
         if self._pattern.startswith("?", self._position):
             self._position += 1
@@ -216,7 +216,7 @@ class _Translator:
         match = _CATEGORY.match(self._pattern, self._position)
         name = match and (match.group(2) or match.group(3))
         if match is None or not name:
-            raise self._refused("a class of Unicode has no name")
+            raise self._refused("a Unicode class has no name")
         self._position = match.end()
         ranges = ((0, sys.maxunicode),) if name == "Any" else _category(name)
         if not ranges:

@@ -17,7 +17,7 @@ def wide_dtype(*dtypes: DType) -> DType:
     """
     for dtype in dtypes:
         if not is_floating(dtype):
-            raise DTypeError(f"floating numbers are expected, not {dtype.name}")
+            raise DTypeError(f"floating-point numbers are expected, not {dtype.name}")
     return max((FLOAT32, *dtypes), key=lambda dtype: dtype.itemsize)
 
 
@@ -34,7 +34,7 @@ def float_dtype(code: int, name: str) -> DType:
     """
     dtype = element_type(code)
     if not is_floating(dtype) or dtype.itemsize == 1:
-        raise LoweringError(f"attribute {name!r} names element type {code}, no floating one")
+        raise LoweringError(f"attribute {name!r} names element type {code}, not a floating one")
     return dtype
 
 
@@ -45,7 +45,7 @@ def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
         DTypeError: The tensor has another dtype.
     """
     if not is_floating(x.dtype):
-        raise DTypeError(f"{what} must be of floating numbers, not {x.dtype.name}")
+        raise DTypeError(f"{what} must have floating-point numbers, not {x.dtype.name}")
     return x
 
 
@@ -56,7 +56,7 @@ def require_numbers(x: Tensor, what: str = "input 0") -> Tensor:
         DTypeError: The tensor has another dtype.
     """
     if not (is_integer(x.dtype) or is_floating(x.dtype)):
-        raise DTypeError(f"{what} must be of numbers, not {x.dtype.name}")
+        raise DTypeError(f"{what} must have numbers, not {x.dtype.name}")
     return x
 
 
@@ -69,7 +69,7 @@ def weighted_dtype(x: DType, weights: DType = FLOAT32) -> DType:
         DTypeError: The elements are strings.
     """
     if x.kind == "O":
-        raise DTypeError("strings have no values between them; mode nearest moves them")
+        raise DTypeError("strings cannot be interpolated; use mode nearest")
     if x.kind == "c":
         return x
     exact = FLOAT32.itemsize if is_floating(x) else FLOAT32.itemsize - 1

@@ -33,7 +33,7 @@ def multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
         ShapeError: An operand is a scalar, or the sizes do not fit.
     """
     if not x.rank or not y.rank:
-        raise ShapeError(f"a product of shapes {list(x.shape)} and {list(y.shape)}: of a scalar")
+        raise ShapeError(f"a product of shapes {list(x.shape)} and {list(y.shape)} has a scalar")
     left = builder.reshape(x, (1, *x.shape)) if x.rank == 1 else x
     right = builder.reshape(y, (*y.shape, 1)) if y.rank == 1 else y
     result = _multiply(builder, left, right)
@@ -73,7 +73,7 @@ def _gemm(call: Call) -> Result:
 def _matrix(call: Call, number: int, flag: str) -> Tensor:
     x = call.tensor(number)
     if x.rank != 2:  # noqa: PLR2004  # rows and columns
-        raise ShapeError(f"input {number} of shape {list(x.shape)} is no matrix")
+        raise ShapeError(f"input {number} of shape {list(x.shape)} is not a matrix")
     return moves.transpose(call.builder, x, (1, 0)) if call.number(flag, 0) else x
 
 
@@ -89,10 +89,10 @@ def _scaled(builder: Builder, x: Tensor, factor: float) -> Tensor:
 def _det(call: Call) -> Result:
     builder, matrices = call.builder, call.tensor(0)
     if matrices.rank < 2 or matrices.shape[-1] != matrices.shape[-2]:  # noqa: PLR2004  # rows and columns
-        raise ShapeError(f"shape {list(matrices.shape)} is not of square matrices")
+        raise ShapeError(f"shape {list(matrices.shape)} does not have square matrices")
     size, lead = matrices.shape[-1], matrices.shape[:-2]
     if size > DET_MAX:
-        raise LoweringError(f"the determinant of {size} rows; up to {DET_MAX} are unrolled")
+        raise LoweringError(f"a determinant of {size} rows; at most {DET_MAX} are supported")
     x = builder.reshape(widened(builder, matrices), (prod(lead), size, size))
     result = builder.broadcast(builder.constant(np.ones((), x.dtype)), (prod(lead), 1, 1))
     for left in range(size, 0, -1):
@@ -162,7 +162,7 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise LoweringError(f"equation {equation!r} is of {len(terms)} inputs, not {len(ranks)}")
+        raise LoweringError(f"equation {equation!r} has {len(terms)} inputs, not {len(ranks)}")
     widths = [
         rank - len(term.replace(_ELLIPSIS, "")) if _ELLIPSIS in term else 0
         for term, rank in zip(terms, ranks, strict=True)
@@ -172,13 +172,13 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
     for term, rank, own in zip(terms, ranks, widths, strict=True):
         labels = _labels(equation, term, max(own, 0))
         if len(labels) != rank:
-            raise ShapeError(f"equation {equation!r}: {term!r} of a tensor of {rank} axes")
+            raise ShapeError(f"equation {equation!r}: {term!r} does not have {rank} axes")
         inputs.append(labels)
     counts = Counter(label for labels in inputs for label in labels)
     if arrow:
         wanted = _labels(equation, right, width)
         if len({*wanted}) != len(wanted) or not counts.keys() >= {*wanted}:
-            raise LoweringError(f"equation {equation!r}: its output is not of its inputs' axes")
+            raise LoweringError(f"equation {equation!r}: its output repeats or invents an axis")
     else:
         once = sorted(
             letter for letter in counts if counts[letter] == 1 and letter in ascii_letters
@@ -191,7 +191,7 @@ def _labels(equation: str, term: str, width: int) -> tuple[str, ...]:
     # the axes of an ellipsis are numbered from the end
     before, dots, behind = term.partition(_ELLIPSIS)
     if any(character not in ascii_letters for character in before + behind):
-        raise LoweringError(f"equation {equation!r}: {term!r} is not of letters")
+        raise LoweringError(f"equation {equation!r}: {term!r} has characters that are not letters")
     middle = [f"...{number}" for number in range(width, 0, -1)] if dots else []
     return (*before, *middle, *behind)
 
@@ -205,7 +205,7 @@ def _diagonal(
         if size == sizes[label]:
             strides[label] = strides.get(label, 0) + stride
         elif size != 1 or labels.count(label) > 1:
-            raise ShapeError(f"axis {label!r} is of size {size} and of size {sizes[label]}")
+            raise ShapeError(f"axis {label!r} has the sizes {size} and {sizes[label]}")
     kept = tuple(strides)
     shape = [sizes[label] for label in kept]
     if kept == labels:

@@ -34,7 +34,7 @@ def _quantize(call: Call) -> Result:
     code = call.number("precision", 0)
     precision = element_type(code) if code else _computed_in(call.tensor(1).dtype)
     if not is_floating(precision):
-        raise DTypeError(f"a precision of {precision.name} does not divide")
+        raise DTypeError(f"a precision of {precision.name} is not a floating-point one")
     divided = builder.div(builder.cast(x, precision), builder.cast(scale, precision))
     return _quantized(builder, divided, zero, dtype, saturate=bool(call.number("saturate", 1)))
 
@@ -46,7 +46,7 @@ def _dequantize(call: Call) -> Result:
     code = call.number("output_dtype", 0)
     dtype = element_type(code) if code else call.tensor(1).dtype
     if dtype != _computed_in(dtype):
-        raise DTypeError(f"{dtype.name} is no output: output_dtype must be of floating numbers")
+        raise DTypeError(f"output_dtype must be a floating-point type, not {dtype.name}")
     wide = np.result_type(dtype, FLOAT32) if not is_foreign(dtype) else FLOAT32
     real = builder.mul(_centred(builder, x, zero, wide), builder.cast(scale, wide))
     return builder.cast(real, dtype)
@@ -140,7 +140,7 @@ def _quantized_type(call: Call) -> DType:
             raise DTypeError(f"output_dtype is not the zero point's {dtype.name}")
     is_narrow_float = is_floating(dtype) and dtype.itemsize == 1
     if not (is_narrow_float or (is_integer(dtype) and dtype.itemsize <= 2)):  # noqa: PLR2004
-        raise DTypeError(f"nothing is quantised to {dtype.name}")
+        raise DTypeError(f"quantisation to {dtype.name} is not supported")
     return dtype
 
 

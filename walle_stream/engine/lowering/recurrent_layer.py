@@ -149,7 +149,7 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
     x, recurrence, builder = call.tensor(0), call.tensor(2), call.builder
     direction, layout = call.text("direction", "forward"), call.number("layout", 0)
     if direction not in _BACKWARD or layout not in {0, 1}:
-        raise LoweringError(f"direction {direction!r}, layout {layout}: there is none")
+        raise LoweringError(f"direction {direction!r} or layout {layout} is unknown")
     require_floating(x)
     if x.rank != 3 or recurrence.rank != 3:  # noqa: PLR2004  # three axes, as the operators require
         raise ShapeError(f"inputs of shapes {list(x.shape)} and {list(recurrence.shape)}")
@@ -158,7 +158,7 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
         raise ShapeError(f"{hidden} hidden elements, not {call.number('hidden_size')}")
     steps, batch = x.shape[1::-1] if layout else x.shape[:2]
     if steps > STEPS_MAX:
-        raise ShapeError(f"{steps} steps of time, of {STEPS_MAX} at most: cut the sequence")
+        raise ShapeError(f"{steps} time steps are more than {STEPS_MAX}: cut the sequence")
     lengths = call.optional(4)
     if lengths is not None and (lengths.shape != (batch,) or not is_integer(lengths.dtype)):
         raise ShapeError(f"lengths {lengths} for {batch} rows")

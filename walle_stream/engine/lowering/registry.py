@@ -120,7 +120,7 @@ class Call:
         """
         x = self.tensor(number)
         if x.size != 1:
-            raise ShapeError(f"input {number} of shape {list(x.shape)} is no scalar")
+            raise ShapeError(f"input {number} of shape {list(x.shape)} is not a scalar")
         return self.builder.cast(self.builder.reshape(x, ()), dtype or x.dtype)
 
     def tensors(self) -> list[Tensor]:
@@ -141,7 +141,7 @@ class Call:
         """
         value = self.inputs[number] if number < len(self.inputs) else None
         if not isinstance(value, list):
-            raise LoweringError(f"input {number} is no sequence")
+            raise LoweringError(f"input {number} is not a sequence")
         return value
 
     def values(self, number: int) -> Array:
@@ -235,7 +235,7 @@ def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """
     result = tuple(axis_of(axis, rank) for axis in axes)
     if len(set(result)) != len(result):
-        raise ShapeError(f"axes {list(axes)} name one twice")
+        raise ShapeError(f"axes {list(axes)} name an axis twice")
     return result
 
 

@@ -96,7 +96,7 @@ def _reals(call: Call, number: int) -> list[float]:
 
 def _scaled(size: int, scale: float, part: float = 1.0) -> int:
     if not (isfinite(scale) and scale > 0 and isfinite(part)):
-        raise ShapeError(f"a scale of {scale} of a part {part} of an axis")
+        raise ShapeError(f"a scale of {scale} for a part {part} of an axis is not valid")
     # rounded to float32, the dtype of scales, so that 10 * 0.7 is 7
     wide = np.float64(size) * np.float64(part) * scale
     return max(0, floor(np.float32(wide) if abs(wide) < np.finfo(np.float32).max else wide))
@@ -113,7 +113,7 @@ def _axes(call: Call, x: Tensor, *, is_cropped: bool) -> dict[int, Resizing]:
     has_scales = call.has(2) and call.tensor(2).size > 0
     has_sizes = call.has(3) and call.tensor(3).size > 0
     if count and has_scales == has_sizes:
-        raise LoweringError("one of scales and sizes must be given, and not both")
+        raise LoweringError("either scales or sizes must be given")
     shape = [x.shape[axis] for axis in numbers]
     resizings = _of_scales(call, shape, parts) if has_scales else _of_sizes(call, shape, parts)
     axes = dict(zip(numbers, resizings, strict=True))

@@ -44,7 +44,7 @@ def _roi_align(call: Call) -> Result:
     bins = (call.number("output_height", 1), call.number("output_width", 1))
     mode, ratio = call.text("mode", "avg"), call.number("sampling_ratio", 0)
     if mode not in {"avg", "max"} or ratio < 0 or min(bins) < 1:
-        raise LoweringError(f"mode {mode!r}, sampling_ratio {ratio} or a size of {bins} is wrong")
+        raise LoweringError(f"mode {mode!r}, sampling_ratio {ratio} or output size {bins} is wrong")
     shape = check_size((rois.shape[0], x.shape[1], *bins), "the output")
     if 0 in shape or not prod(image):
         return builder.raster([x], shape, [], 0)

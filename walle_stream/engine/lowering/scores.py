@@ -169,7 +169,7 @@ def _scored(call: Call, coefficients: Array) -> Tensor:
     builder, x = call.builder, as_matrix(call, floats(call))
     count, features = coefficients.shape
     if x.shape[1] != features:
-        raise ShapeError(f"{features} coefficients a row for {x.shape[1]} features")
+        raise ShapeError(f"{features} coefficients per row for {x.shape[1]} features")
     scores = builder.matmul(x, builder.constant(coefficients.T.astype(x.dtype)))
     intercepts = reals(call, "intercepts")
     if not len(intercepts):

@@ -31,7 +31,7 @@ def _top_k(call: Call) -> Result:
     counts = (call.number("k"),) if call.version < _TOP_K_BY_INPUT else call.numbers(1)
     if counts is None or len(counts) != 1 or not 0 <= counts[0] <= x.shape[axis]:
         shown = "nothing" if counts is None else list(counts)
-        raise ShapeError(f"k is {shown}, of {x.shape[axis]} elements")
+        raise ShapeError(f"k is {shown}, for {x.shape[axis]} elements")
     (k,) = counts
     order = (*(number for number in range(x.rank) if number != axis), axis)
     moved = moves.transpose(builder, x, order)
@@ -66,7 +66,7 @@ def _compress(call: Call) -> Result:
     x, condition = call.tensor(0), call.tensor(1)
     size = x.size if call.attribute("axis") is None else x.shape[call.axis(x.rank)]
     if condition.rank != 1 or condition.shape[0] > size or condition.dtype != BOOL:
-        raise ShapeError(f"condition {condition} of {size} slices")
+        raise ShapeError(f"condition {condition} for {size} slices")
     node, positions = call.node, call.inner_name("positions")
     return Stages(
         call.stage("Positions", (node.inputs[1],), (positions,)),

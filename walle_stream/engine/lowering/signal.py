@@ -30,7 +30,7 @@ def _dft(call: Call) -> Result:
     by_input = call.version >= 20  # noqa: PLR2004
     axis = axis_of(_one(call, 2, -2) if by_input else call.number("axis", 1), x.rank)
     if axis == x.rank - 1:
-        raise ShapeError("the last axis holds real and imaginary parts: no transform along it")
+        raise ShapeError("the last axis holds real and imaginary parts and cannot be transformed")
     size = x.shape[axis]
     length = _one(call, 1, 2 * (size - 1) if is_onesided and is_inverse else size)
     if length < 1:
@@ -124,7 +124,7 @@ def _stft(call: Call) -> Result:
     window = call.optional(2)
     step, length = _one(call, 1, 0), _one(call, 3, samples if window is None else window.size)
     if step < 1 or not 1 <= length <= samples:
-        raise ShapeError(f"frames of {length} each {step} of {samples} samples")
+        raise ShapeError(f"frames of length {length} with step {step} for {samples} samples")
     if window is not None and (window.shape != (length,) or window.dtype != x.dtype):
         raise ShapeError(f"window {window} for frames of {length} of {x.dtype.name}")
     count = (samples - length) // step + 1
@@ -160,7 +160,7 @@ def _window(call: Call) -> Result:
 def _converted(call: Call, weights: Array) -> Array:
     dtype = attribute_dtype(call, "output_datatype", FLOAT32)
     if dtype == TEXT:
-        raise DTypeError("weights of text")
+        raise DTypeError("output_datatype must not be text")
     return weights.astype(dtype)
 
 
@@ -168,10 +168,10 @@ def _converted(call: Call, weights: Array) -> Array:
 def _mel_weight_matrix(call: Call) -> Result:
     arrays = [call.values(number) for number in range(5)]
     if any(array.size != 1 for array in arrays):
-        raise ShapeError("an input of the matrix is not one element")
+        raise ShapeError("an input of the matrix does not have one element")
     numbers = [float(array.reshape(-1)[0]) for array in arrays]
     if not np.isfinite(numbers).all():
-        raise ShapeError(f"the matrix is asked for with {numbers}")
+        raise ShapeError(f"the matrix is requested with infinite or nan values: {numbers}")
     bands, length, rate = (int(value) for value in numbers[:3])
     low, high = numbers[3:]
     if bands < 0 or length < 0 or rate < 1 or not -700 < low <= high:  # noqa: PLR2004  # of the scale

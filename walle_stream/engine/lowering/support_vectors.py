@@ -126,7 +126,7 @@ def _probabilities(call: Call, scores: Tensor, classes: int) -> Tensor:
     if not len(a) == len(b) == len(pairs):
         raise ShapeError(f"{len(a)} prob_a and {len(b)} prob_b of {len(pairs)} pairs")
     if classes > _COUPLED_MAX:
-        raise LoweringError(f"probabilities of {classes} classes, not of at most {_COUPLED_MAX}")
+        raise LoweringError(f"probabilities of {classes} classes, more than {_COUPLED_MAX}")
     line = builder.add(
         builder.mul(scores, builder.constant(a.astype(scores.dtype))),
         builder.constant(b.astype(scores.dtype)),

@@ -124,8 +124,8 @@ def _reason(signal: ShapeUnknown | ValueUnknown | _Cut, required: set[str]) -> s
         listed = ", ".join(map(repr, sorted(required))) or "a value"
         return f"its outputs' shapes depend on the elements of {listed}"
     if isinstance(signal, ShapeUnknown):
-        return "the shape of an input of it depends on values"
-    return "it is control flow, which values decide"
+        return "the shape of one of its inputs depends on values"
+    return "it is control flow, which depends on values"
 
 
 def _asked_names(node: Node, traced: Traced, required: Tensor, count: int) -> set[str]:
@@ -178,7 +178,7 @@ def _lower(node: Node, traced: Traced) -> tuple[Node, ...]:
     try:
         inputs = tuple(traced.values[name] if name else None for name in node.inputs)
     except KeyError as error:
-        raise LoweringError(f"{node.title}: nothing makes its input {error}") from error
+        raise LoweringError(f"{node.title}: no node makes its input {error}") from error
     origin = node.name or node.first_output
     traced.builder.origin = origin
     traced.titles[origin] = node.title

@@ -24,12 +24,12 @@ def _optimized(call: Call, kinds: int) -> Iterator[tuple[Tensor, ...]]:
     builder, tensors = call.builder, call.tensors()[2:]
     count = len(tensors) // kinds
     if not count or len(tensors) != count * kinds:
-        raise LoweringError(f"{len(tensors)} tensors are not {kinds} for each that is optimized")
+        raise LoweringError(f"{len(tensors)} tensors are not {kinds} for each optimized one")
     groups = [tuple(tensors[number::count]) for number in range(count)]
     for group in groups:
         wide_dtype(*(other.dtype for other in group))
         if any(other.shape != group[0].shape for other in group):
-            raise ShapeError(f"what is kept of shape {list(group[0].shape)} has another one")
+            raise ShapeError(f"a gradient or accumulator is not of shape {list(group[0].shape)}")
     for x, gradient, *kept in groups:
         rate, updates = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
         factor = call.real("norm_coefficient", 0.0)
@@ -108,7 +108,7 @@ def _classes(call: Call, x: Tensor) -> Tensor:
     if x.rank < 2 or target.shape != (x.shape[0], *x.shape[2:]):  # noqa: PLR2004  # batch, classes
         raise ShapeError(f"labels of shape {list(target.shape)} for scores of {list(x.shape)}")
     if not is_integer(target.dtype):
-        raise DTypeError(f"labels are whole numbers, not {target.dtype.name}")
+        raise DTypeError(f"labels must be whole numbers, not {target.dtype.name}")
     return target
 
 

@@ -101,7 +101,7 @@ def _col2im(call: Call) -> Result:
     if x.rank != 3 or x.shape[1] % window.taps or x.shape[2] != prod(window.output):  # noqa: PLR2004
         raise ShapeError(
             f"columns of shape {list(x.shape)} for blocks {list(block)} at {list(window.output)}"
-            " places"
+            " positions"
         )
     n, channels = x.shape[0], x.shape[1] // window.taps
     shape = (n, channels, *image)
@@ -173,7 +173,7 @@ def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
             a - b - c if a else 0 for a, b, c in zip(full, before, pads[rank:], strict=True)
         )
         if min(wanted, default=0) < 0:
-            raise ShapeError(f"pads {list(pads)} leave nothing of an output of {full}")
+            raise ShapeError(f"pads {list(pads)} leave nothing of an output of shape {full}")
     return Window(wanted, kernel, strides, dilations, before, (0,) * rank, sizes)
 
 

@@ -170,7 +170,7 @@ def _forest(call: Call) -> tuple[Forest, dict[tuple[int, int], int]]:
         raise ShapeError(f"the attributes nodes_* are not all of {count} nodes")
     row_of = {key: row for row, key in enumerate(zip(trees.tolist(), nodes.tolist(), strict=True))}
     if len(row_of) != count:
-        raise LoweringError("a tree has two nodes of one number")
+        raise LoweringError("a tree has two nodes with one number")
     known = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES)} | {"LEAF": -1}
     wrong = {*modes} - known.keys()
     if wrong:
@@ -193,7 +193,7 @@ def _votes(call: Call, row_of: dict[tuple[int, int], int], what: str, count: int
     trees, nodes = _ints(call, f"{what}_treeids"), _ints(call, f"{what}_nodeids")
     targets, weights = _ints(call, f"{what}_ids"), _doubles(call, f"{what}_weights")
     if not len(trees) == len(nodes) == len(targets) == len(weights):
-        raise ShapeError(f"the attributes {what}_* are not of one length")
+        raise ShapeError(f"the attributes {what}_* differ in length")
     if count < 1 or (len(targets) and not (targets.min() >= 0 and targets.max() < count)):
         raise ShapeError(f"{what}_ids are not all in 0 .. {count - 1}")
     rows: list[list[int]] = [[] for _ in range(len(row_of))]
@@ -224,11 +224,11 @@ def _nodes_and_leaves(call: Call) -> tuple[Forest, Array]:
             raise ShapeError(f"the attributes nodes_* are not all of {count} nodes")
         limits = np.where(are_leaves != 0, leaves, count)
         if ((numbers < 0) | (numbers >= limits)).any():
-            raise ShapeError(f"nodes_{side}nodeids name a node or leaf that there is not")
+            raise ShapeError(f"nodes_{side}nodeids name a missing node or leaf")
         columns.append(np.where(are_leaves != 0, numbers + count, numbers))
     roots = _ints(call, "tree_roots")
     if not roots.size or ((roots < 0) | (roots >= count)).any():
-        raise ShapeError(f"tree_roots are not all in 0 .. {count - 1}, or there is none")
+        raise ShapeError(f"tree_roots are empty, or not all in 0 .. {count - 1}")
     if ((modes < 0) | (modes >= len(MODES))).any():
         raise LoweringError(f"nodes_modes are not all in 0 .. {len(MODES) - 1}")
     own = np.arange(count, count + leaves)

@@ -137,7 +137,7 @@ def spatial(call: Call, name: str, count: int, default: int, *, least: int) -> S
     if value is None:
         return (default,) * count
     if len(value) != count or min(value, default=least) < least:
-        raise ShapeError(f"{name} {list(value)}: {count} numbers from {least} are expected")
+        raise ShapeError(f"{name} {list(value)}: {count} numbers of at least {least} are expected")
     return value
 
 
@@ -150,7 +150,7 @@ def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
     if x.rank <= _FIRST_SPATIAL:
         raise ShapeError(f"shape {list(x.shape)} has no spatial axis: (N, C, ...) is expected")
     if count is not None and x.rank != _FIRST_SPATIAL + count:
-        raise ShapeError(f"shape {list(x.shape)} has not {count} spatial axes behind (N, C)")
+        raise ShapeError(f"shape {list(x.shape)} does not have {count} spatial axes after (N, C)")
     return x.shape[_FIRST_SPATIAL:]
 
 

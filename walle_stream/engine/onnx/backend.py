@@ -36,7 +36,7 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
         if len(arrays) > len(names):
             names = list(graph.inputs)
         if len(arrays) > len(names):
-            raise EngineError(f"{len(arrays)} inputs are given, of {len(names)} at most")
+            raise EngineError(f"{len(arrays)} inputs are given, more than {len(names)}")
         named = dict(zip(names, arrays, strict=False))
         return tuple(self._runner.run(checked_inputs(graph, named)))
 
@@ -53,7 +53,7 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
             ModelError: The argument is not a model.
         """
         if not cls.supports_device(device):
-            raise EngineError(f"there is no device {device!r} here: models are run on the CPU")
+            raise EngineError(f"there is no device {device!r} here: models run on the CPU")
         if not isinstance(model, ModelProto):
             raise ModelError(
                 f"a ModelProto is expected, not {type(model).__name__}: onnx.load makes one"

@@ -34,7 +34,7 @@ def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
     order = _sorted_numbers(needs)
     if len(order) < len(nodes):
         left = min(set(range(len(nodes))) - set(order))
-        raise ModelError(f"{nodes[left].title}: it waits for itself: the graph is cyclic")
+        raise ModelError(f"{nodes[left].title}: it depends on itself: the graph is cyclic")
     return [nodes[number] for number in order]
 
 
@@ -64,7 +64,7 @@ def check_names(names: Sequence[str], what: str) -> None:
     """
     for name, count in Counter(names).items():
         if count > 1:
-            raise ModelError(f"{what} {name!r} is there {count} times")
+            raise ModelError(f"{what} {name!r} occurs {count} times")
 
 
 def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
@@ -98,8 +98,8 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
     deepest = max(depths, key=lambda function: depths[function], default=None)
     if deepest is not None and depths[deepest] > CALLS_MAX:
         raise ModelError(
-            f"function {deepest.name!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at"
-            " most"
+            f"function {deepest.name!r} starts a chain of {depths[deepest]} calls, more than"
+            f" {CALLS_MAX}"
         )
 
 

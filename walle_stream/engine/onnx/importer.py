@@ -94,7 +94,7 @@ def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model")
         proto.ParseFromString(bytes(data))
     except DecodeError as error:
         raise ModelError(
-            f"{name}: no ONNX model, or cut off: {' '.join(str(error).split())}"
+            f"{name}: not an ONNX model, or truncated: {' '.join(str(error).split())}"
         ) from error
     return import_model(proto, folder=folder, name=name)
 
@@ -106,7 +106,7 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
         ModelError: The model cannot be run.
     """
     if not proto.HasField("graph"):
-        raise ModelError(f"{name}: it has no graph: no ONNX model, or cut off")
+        raise ModelError(f"{name}: it has no graph: not an ONNX model, or truncated")
     try:
         opsets = _opsets(proto.opset_import) or {"": 1}
         reader = _Reader(opsets, folder)
@@ -163,7 +163,7 @@ class _Reader:
         self._depth += 1
         _check_text(proto.name)
         if self._depth > DEPTH_MAX:
-            raise ModelError(f"graph {proto.name!r} is within more than {DEPTH_MAX} others")
+            raise ModelError(f"graph {proto.name!r} is nested in more than {DEPTH_MAX} others")
         constants = self._constants(proto)
         check_names([value.name for value in proto.input], f"graph {proto.name!r}: input")
         inputs = {value.name: _named_type(value, "input") for value in proto.input}
@@ -212,7 +212,7 @@ class _Reader:
         newest = OPSETS.get(domain)
         if newest is not None and not 1 <= node.version <= newest:
             raise LoweringError(
-                f"{node.title}: this engine knows opsets 1 to {newest} of"
+                f"{node.title}: this engine supports opsets 1 to {newest} of"
                 f" {domain or 'ai.onnx'}: convert the model (onnx.version_converter)"
             )
         try:
@@ -285,7 +285,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
         ModelError: The type is a map or opaque, or is nested too deeply.
     """
     if depth > DEPTH_MAX:
-        raise ModelError(f"its type is within more than {DEPTH_MAX} others")
+        raise ModelError(f"its type is nested in more than {DEPTH_MAX} others")
     match proto.WhichOneof("value"):
         case "tensor_type" | "sparse_tensor_type" as which:
             tensor = getattr(proto, which)
@@ -298,7 +298,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
         case "optional_type":
             return OptionalType(value_type(proto.optional_type.elem_type, depth + 1))
         case "map_type":
-            raise ModelError("maps are no values of this engine: export the model without ZipMap")
+            raise ModelError("this engine does not support maps: export the model without ZipMap")
         case "opaque_type":
             raise ModelError("values of an opaque type cannot be read")
     return None

@@ -44,7 +44,7 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
     dtype = element_type(proto.data_type)
     if proto.data_location == TensorProto.EXTERNAL:
         if dtype == TEXT:
-            raise ModelError("strings cannot lie beside the model")
+            raise ModelError("strings cannot be external data")
         return _of_bytes(proto, _external(proto, folder), shape, dtype)
     if dtype == TEXT:
         _check_count(len(proto.string_data), prod(shape), shape)
@@ -71,7 +71,7 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
 
 def _check_count(count: int, wanted: int, shape: tuple[int, ...], what: str = "elements") -> None:
     if count != wanted:
-        raise ModelError(f"it has {count} {what}, its shape {list(shape)} takes {wanted}")
+        raise ModelError(f"it has {count} {what}, but its shape {list(shape)} needs {wanted}")
 
 
 def _nbytes(proto: TensorProto, shape: tuple[int, ...], dtype: DType) -> int:
@@ -101,7 +101,7 @@ def _external(proto: TensorProto, folder: Path | None) -> bytes:
     offset, length = _number(entries, "offset", 0), _number(entries, "length", nbytes)
     _check_count(length, nbytes, tuple(proto.dims), "bytes")
     root = folder.resolve()
-    outside = ModelError(f"it is in {location!r}, which is no file of the model's folder")
+    outside = ModelError(f"it is in {location!r}, which is not a file in the model's folder")
     try:
         # links are followed here, but not in the open call
         path = (root / location).resolve()
@@ -131,7 +131,7 @@ def _number(entries: dict[str, str], key: str, default: int) -> int:
     if text is None or not text:
         return default
     if not (text.isascii() and text.isdecimal() and len(text) < 20):  # noqa: PLR2004  # of int64
-        raise ModelError(f"its {key} is {text[:40]!r}, no whole number from 0")
+        raise ModelError(f"its {key} is {text[:40]!r}, not a whole number from 0")
     return int(text)
 
 

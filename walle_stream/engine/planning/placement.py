@@ -80,7 +80,7 @@ class _InLoop:
         self._elision = elision
         self._before: list[Step] = []
         self._gone: set[int] = set()
-        """Buffers that were written over: what lay in them is not there any more."""
+        """Ids of buffers whose earlier contents were overwritten."""
         # roots with another layout: a tile would read elements that an earlier tile has overwritten
         self._askew = {
             elision.aliases[tensor].root
