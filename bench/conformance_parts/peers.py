@@ -1,4 +1,4 @@
-"""Who is counted beside ours, and how each gets its cases."""
+"""The peers of the comparison, and the attempts with which each runs its cases."""
 
 from typing import Final, NamedTuple
 
@@ -7,12 +7,12 @@ from peers_parts.contenders import Contender
 
 
 class Peer(NamedTuple):
-    """A peer; what is said of it is for the report."""
+    """A peer, with its title for the report."""
 
     contender: Contender
     title: str
     attempts: tuple[str, ...]
-    """What is tried until a case passes."""
+    """Attempts, in order, until a case passes."""
     is_narrow: bool = False
     """Whether it has few dtypes: inputs are cast to what it has, outputs to what is wanted."""
     is_packed: bool = False

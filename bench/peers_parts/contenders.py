@@ -1,4 +1,4 @@
-"""Who takes part, and what has to be known about each."""
+"""The contenders, with notes about each."""
 
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ class Contender(NamedTuple):
     script: str = ""
     """File in this folder; empty for walle itself."""
     requirement: str = ""
-    """What is installed for it; empty where our own environment does."""
+    """Requirement to install; empty if our own environment is enough."""
     pythons: tuple[str, ...] = ()
     """Versions of Python to try, the newest first; empty for our own."""
     arguments: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class Contender(NamedTuple):
     keeps_state: bool = True
     """Over Kafka: whether state and offsets survive its process."""
     also: tuple[str, ...] = ()
-    """What is installed beside the requirement, for Kafka."""
+    """Further requirements to install for Kafka."""
 
 
 _PYTHONS: Final = ("3.14", "3.13", "3.12", "3.11")

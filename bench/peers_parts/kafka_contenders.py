@@ -1,4 +1,4 @@
-"""Who takes part over Kafka, and what has to be known about each."""
+"""The contenders over Kafka, with notes about each."""
 
 from importlib.metadata import version
 from typing import Final

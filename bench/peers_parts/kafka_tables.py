@@ -19,10 +19,10 @@ def bars(contenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     nor offsets does less than all others: it has a line of its own.
 
     Returns:
-        ``title``, ``ratio`` (median of the rounds), ``without_start`` (the same without what a
-        run over one event costs; None where runs were too short), ``on_one_python`` (the ratio,
-        less what the plain loop gains by our Python over the peer's; None where it is the same,
-        or was not measured) and ``is_met`` of the ratio; the bar is ``BAR``.
+        ``title``, ``ratio`` (median of the rounds), ``without_start`` (the ratio without the cost
+        of a run over one event; None if runs were too short), ``on_one_python`` and ``is_met`` of
+        the ratio. ``on_one_python`` is the ratio without the plain loop's gain by our Python over
+        the peer's; None if both have one Python, or it was not measured. The bar is ``BAR``.
     """
     peers = [
         each

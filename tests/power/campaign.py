@@ -40,7 +40,7 @@ RECORDED_CUTS = 40
 """Cuts of one recording."""
 
 MISMATCHES_MAX = 5
-"""A workload in which so much is wrong is left."""
+"""Number of mismatches after which a workload ends."""
 
 WEIGHTS = {
     "pipeline-true": 160,
