@@ -1,8 +1,8 @@
 """The same features made at the device and in the cloud, over one broker: make bench-ipv.
 
 The simulated shop's events take two ways. (a) The device side of ``configs/ipv-kafka.yaml`` sends
-features into the tunnel. (b) Raw events go into a topic, from which ``bench/cloud_baseline.py``,
-an idiomatic Faust program, makes the same features at the exit, without a window. Neither side
+features into the tunnel. (b) Raw events go into a topic. ``bench/cloud_baseline.py``, an idiomatic
+Faust program, makes the same features of them at the exit, without a window. Neither side
 waits for late events. Both are fed at half the rate that the baseline can take, in turns, by a
 fixed schedule. Further rounds have raw events that reach the cloud late, twice or never, and a few
 devices whose link resembles a phone's. The last rounds run at full speed, for the bytes and for

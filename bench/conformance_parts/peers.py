@@ -41,10 +41,10 @@ PEERS: Final = (
         "MNN",
         ("optimised", "plain", "fixed"),
         is_narrow=True,
-        note="its wheel is built for AVX2; converted by its own mnnconvert, precision high; a case "
-        "counts, too, if it passes without the converter's optimisations, or loaded for shapes "
-        "that stay; inputs are cast to the dtypes that it has, outputs back to those that the case "
-        "wants; two expanded causal convolutions pass in some runs and fail in others",
+        note="its wheel is built for AVX2. Its own mnnconvert converts the models, precision high. "
+        "A case also counts if it passes without the converter's optimisations, or loaded for "
+        "fixed shapes. Inputs are cast to the dtypes that it has, outputs back to those of the "
+        "case. Two expanded causal convolutions pass in some runs and fail in others",
     ),
 )
 """In the order of the columns; the ONNX reference runs on our own Python."""
