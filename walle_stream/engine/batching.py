@@ -3,8 +3,8 @@
 A library's kernels may add in another order when a matrix has other rows or more of them. A
 row's result could then depend on the other requests of the moment. Here it does not: the rows of
 all requests are joined in order and run in batches of one shape; the last batch is padded.
-Before the first result of a shape, a trial with many rows, each in every place, checks to the bit
-that a row's result depends neither on its place nor on its neighbours.
+A trial with many rows, each in every place, precedes the first result of a shape. It checks to the
+bit that a row's result depends neither on its place nor on its neighbours.
 
 Libraries work through rows in blocks of up to 16 and treat the remainder differently, so a number
 of rows that 16 divides has no remainder. Some processors' kernels have blocks of 12 and of 4

@@ -69,7 +69,7 @@ class Node:
     name: str = ""
     domain: str = ""
     version: int = 0
-    """The version of the operator's domain that the node was written for."""
+    """The version of the operator's domain for which the node was written."""
     overload: str = ""
 
     @property

@@ -58,7 +58,7 @@ class Builder:
         self.steps: list[Step] = []
         self.origin = ""
         self.work = 0
-        """Elements that the steps so far compute, those that were computed at once included."""
+        """Elements that all steps so far compute, including the folded ones."""
 
     # values
 

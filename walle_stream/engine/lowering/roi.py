@@ -20,7 +20,7 @@ from walle_stream.engine.rules import check_size, check_table
 from walle_stream.errors import LoweringError, ShapeError
 
 _CANDIDATES = 7
-"""Most samples that weigh on one row: a range of two rows has them at least half a row apart."""
+"""Largest number of samples that weigh on a row: at least half a row apart, in two rows."""
 
 
 @dataclass(frozen=True, slots=True)
