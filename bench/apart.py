@@ -16,7 +16,7 @@ def measure_apart(script: Path, *arguments: str) -> dict[str, Any]:
 
     Args:
         script: It writes what it measured as JSON to the file that ``--out`` names.
-        arguments: What else it is called with.
+        arguments: Its other arguments.
 
     Raises:
         subprocess.CalledProcessError: It failed, and said why on stderr.

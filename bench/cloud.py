@@ -1,9 +1,9 @@
 """The cloud side over a real Apache Kafka: make bench-cloud.
 
-A topic is filled with features of many devices, then read out by ``walle cloud`` and by a plain
-loop (kafka-python, the same decoding, a row per feature in RocksDB: no fence, no heads, no
-latest N). Each is a process of its own; what an empty topic costs is taken off. CPU is of
-all threads, bytes written are what the kernel counts for the process.
+A topic is filled with features of many devices. Then ``walle cloud`` and a plain loop read it. The
+loop uses kafka-python and the same decoding, and writes a row per feature to RocksDB, without
+fence, heads and latest N. Each is a process of its own; what an empty topic costs is taken off.
+CPU is of all threads, bytes written are what the kernel counts for the process.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Cost(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """What is read out."""
+    """A topic to be read."""
 
     broker: str
     name: str

@@ -1,9 +1,9 @@
 """The paper's cloud-only way, for comparison: features are made in the cloud, from raw events.
 
-What one would build without devices that work, with Faust (extra ``cloud``): raw events
-(``spec.source.connector: kafka``, keyed by device) are put into sessions in a Faust table, and the
-exit of a page makes the feature at once, by the very script of the pipeline's task. It writes to
-the tunnel's topic, in the same format, so that ``walle cloud`` merges it as it merges devices'.
+This is the usual design if devices only send events, built with Faust (extra ``cloud``). Raw events
+(``spec.source.connector: kafka``, keyed by device) form sessions in a Faust table. The exit of a
+page makes the feature at once, with the script of the pipeline's task. The feature goes to the
+tunnel's topic, in the same format, and ``walle cloud`` merges it like features of devices.
 Both topics need the same number of partitions. ``ipv_parts.visits`` says what it does not do.
 """
 

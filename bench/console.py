@@ -53,7 +53,7 @@ def keep(result: Mapping[str, Any], path: Path | None, why_not: str) -> None:
     Args:
         result: What was measured.
         path: Where; None to write nothing.
-        why_not: What is said then.
+        why_not: The message if nothing is written.
     """
     if path is None:
         say(f"not written: {why_not}; --json FILE writes it")

@@ -1,7 +1,7 @@
 """What surviving a power cut costs: make bench-durability.
 
-The simulated shop over 16 partitions, with ``spec.state.sync`` at false, interval and true in
-turns, and false and true once more on a slow disk, whose every flush takes 5 ms longer
+The simulated shop runs over 16 partitions, with ``spec.state.sync`` at false, interval and true in
+turns. False and true run once more on a slow disk, on which each flush takes 5 ms longer
 (``WALLE_SYNC_MS``). Each run is a process of its own; CPU is of all its threads. Two bars: true
 costs at most 1.6 times the CPU of false, and on the slow disk makes at least half of its events
 a second.

@@ -1,11 +1,11 @@
 """What the gates of releases decide, over simulated fleets: make gates.
 
-Releases of versions that are like the one before, and of some that fail on a few devices, go
-through the product's own gate code (``release.logrank``, ``memory`` and ``gates``), which looks at
-every minute. The fleets are simulated, with failures of devices one by one; the error rate is the
-default. Progress on stderr, tables on stdout. One core; ``--runs 20 --only broken`` for a look.
-Settings that are done are kept in ``--kept FILE``: begun again, it goes on after them, where the
-code is the same.
+Some releases have versions like their predecessor, others have versions that fail on a few
+devices. All go through the product's own gate code (``release.logrank``, ``memory`` and
+``gates``), which looks at every minute. The fleets are simulated, with failures of devices one by
+one; the error rate is the default. Progress on stderr, tables on stdout. One core; ``--runs 20
+--only broken`` for a look. Settings that are done are kept in ``--kept FILE``: begun again, it
+goes on after them, where the code is the same.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """Installing versions into a running host under load: make bench-install.
 
-Each round finds how many events of the simulated shop one host takes in a second, then feeds
-half of that, twice: once alone, and once while versions are installed, in turns on one device
-and on all. Every event must be handled in both, and both must give the same features, which have
-all events of their pages in them. Beside it: what a device without hot installation does, a
-restart of the process with the new version.
+Each round finds the number of events of the simulated shop that one host takes in a second. Then
+it feeds half of that rate twice: once alone, and once while versions are installed, in turns on
+one device and on all. Every event must be handled in both, and both must give the same features,
+which have all events of their pages in them. Beside it: what a device without hot installation
+does, a restart of the process with the new version.
 """
 
 import argparse

@@ -1,13 +1,12 @@
 """The same features made at the device and in the cloud, over one broker: make bench-ipv.
 
-The simulated shop's events go two ways: (a) through the device side of
-``configs/ipv-kafka.yaml``, features into the tunnel; (b) raw into a topic, from which
-``bench/cloud_baseline.py``, an idiomatic Faust program, makes the same features at the
-exit, with no window behind it. Neither side waits for late events. Both are fed at half
-of what the baseline can take, in turns, by a fixed schedule. Then with raw events that
-come late, twice or never to the cloud; then with a few devices that reach the broker over
-a link that resembles a phone's; and as fast as it goes, for the bytes and for what the
-cloud needs to merge features. Progress on stderr.
+The simulated shop's events take two ways. (a) The device side of ``configs/ipv-kafka.yaml`` sends
+features into the tunnel. (b) Raw events go into a topic. ``bench/cloud_baseline.py``, an idiomatic
+Faust program, makes the same features of them at the exit, without a window. Neither side
+waits for late events. Both are fed at half the rate that the baseline can take, in turns, by a
+fixed schedule. Further rounds have raw events that reach the cloud late, twice or never, and a few
+devices whose link resembles a phone's. The last rounds run at full speed, for the bytes and for
+the cost of merging features in the cloud. Progress on stderr.
 """
 
 import argparse

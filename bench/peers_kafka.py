@@ -1,8 +1,8 @@
 """The shop's job over a real Kafka broker against other streaming libraries: make bench-peers.
 
-The raw events are written into a topic once; every contender reads it from its beginning in a
-fresh group, makes the same features (which is checked) into a topic of its own, with its usual
-guarantee, and ends. Rounds take turns; what counts is the CPU of all of its threads and
+The raw events are written into a topic once. Every contender reads it from its beginning in a fresh
+group, and ends. It writes the same features, which are checked, to a topic of its own, with its
+usual guarantee. Rounds take turns; what counts is the CPU of all of its threads and
 processes, the broker's apart. Then each runs beside a producer at a fixed rate, for the time
 from a page's exit to its feature. The broker is that of the tests: WALLE_KAFKA, Docker, a JDK.
 """

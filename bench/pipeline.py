@@ -1,14 +1,14 @@
 """Speed of ``walle run``, a plain Python loop beside it in the same rounds.
 
-Two jobs: item page views over the KuaiRand feed (the main job), and those of the
-simulated shop, with the cost of each stage, over its 1.1 KB JSON Lines and over the
-same events packed, whose payloads are never parsed. A third (``busy``) has the shop's
-CPU beside busy neighbours, and with 16 partitions against one. A fourth (``hosts``, with
-Ray alone) has two hosts over a file in parts against one, in time that passes. Events per
-CPU-second of all threads and processes, start included; written as JSON with
-machine, versions and medians. Latency at a given rate and memory over very many
-events have benches of their own, ``latency.py`` and ``growth.py``: one wants a quiet
-machine, the other takes minutes, and neither needs these rounds.
+The main job is item page views over the KuaiRand feed. The second job is those of the simulated
+shop, with the cost of each stage. It reads 1.1 KB JSON Lines, and the same events packed, whose
+payloads are never parsed. A third (``busy``) has the shop's CPU beside busy neighbours, and with 16
+partitions against one. A fourth (``hosts``, with Ray alone) has two hosts over a file in parts
+against one, in time that passes. Events per CPU-second of all threads and processes, start
+included; written as JSON with machine, versions and medians.
+
+Latency at a given rate and memory over very many events have benchmarks of their own,
+``latency.py`` and ``growth.py``. The first needs a quiet machine, the second takes minutes.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 """The tunnel over a real Apache Kafka: make bench-tunnel.
 
-Latency by size, up and down, plain and over mutual TLS, warm, cold and resumed, on loopback
-and over links with 50 ms of round trip, a bare kafka-python beside it; throughput by codec,
-records of a frame and linger. The broker is made here, or is that of WALLE_KAFKA (see
-docs/kafka.md). Each measurement is a process of its own; progress on stderr, tables on stdout.
+Latency is measured by size, up and down, plain and over mutual TLS, warm, cold and resumed. Links
+are loopback, or have 50 ms of round trip, and a bare kafka-python runs beside. Throughput is
+measured by codec, records of a frame and linger. The broker is made here, or is that of
+WALLE_KAFKA (see docs/kafka.md). Each measurement is a process of its own; progress on stderr,
+tables on stdout.
 """
 
 import argparse

@@ -1,10 +1,9 @@
 """VMs against GIL threads, processes and InterpreterPoolExecutor: make bench-vm.
 
-Throughput and task time by class of task, overhead of a call, creation, memory
-and leak, what a runaway does to its neighbours, what the guards cost, and how
-soon a package gives its first result. Each
-part runs in a process of its own; progress on stderr, tables on stdout, all
-rounds in JSON.
+The parts measure throughput and task time by class of task, overhead of a call, creation, memory
+and leaks. Others measure the effect of a runaway on its neighbours, the cost of the guards, and
+the time to a package's first result. Each part runs in a process of its own; progress on stderr,
+tables on stdout, all rounds in JSON.
 """
 
 import argparse

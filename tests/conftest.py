@@ -1,4 +1,4 @@
-"""What every test gets: a quiet environment, and a look at what is left at the end."""
+"""Fixtures of every test: a quiet environment, and a check for leftovers at the end."""
 
 import logging
 import os
@@ -18,8 +18,8 @@ from hypothesis import settings
 settings.register_profile("walle", deadline=None)
 settings.load_profile("walle")
 
-# the machinery of chaos runs and the user's own settings must not reach the tests; which broker
-# the Kafka tests use is said to them alone
+# settings of chaos runs and of the user must not reach the tests; only the Kafka tests read the
+# variables that name their broker
 for _name in [name for name in os.environ if name.startswith("WALLE_") and "KAFKA" not in name]:
     del os.environ[_name]
 

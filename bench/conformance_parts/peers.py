@@ -1,4 +1,4 @@
-"""Who is counted beside ours, and how each gets its cases."""
+"""The peers of the comparison, and the attempts with which each runs its cases."""
 
 from typing import Final, NamedTuple
 
@@ -7,12 +7,12 @@ from peers_parts.contenders import Contender
 
 
 class Peer(NamedTuple):
-    """A peer; what is said of it is for the report."""
+    """A peer, with its title for the report."""
 
     contender: Contender
     title: str
     attempts: tuple[str, ...]
-    """What is tried until a case passes."""
+    """Attempts, in order, until a case passes."""
     is_narrow: bool = False
     """Whether it has few dtypes: inputs are cast to what it has, outputs to what is wanted."""
     is_packed: bool = False
@@ -41,10 +41,10 @@ PEERS: Final = (
         "MNN",
         ("optimised", "plain", "fixed"),
         is_narrow=True,
-        note="its wheel is built for AVX2; converted by its own mnnconvert, precision high; a case "
-        "counts, too, if it passes without the converter's optimisations, or loaded for shapes "
-        "that stay; inputs are cast to the dtypes that it has, outputs back to those that the case "
-        "wants; two expanded causal convolutions pass in some runs and fail in others",
+        note="its wheel is built for AVX2. Its own mnnconvert converts the models, precision high. "
+        "A case also counts if it passes without the converter's optimisations, or loaded for "
+        "fixed shapes. Inputs are cast to the dtypes that it has, outputs back to those of the "
+        "case. Two expanded causal convolutions pass in some runs and fail in others",
     ),
 )
 """In the order of the columns; the ONNX reference runs on our own Python."""

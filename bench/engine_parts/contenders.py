@@ -38,7 +38,7 @@ def prepared(contender: Contender, folder: Path, *, may_install: bool) -> Enviro
     Args:
         contender: The peer.
         folder: Where environments are.
-        may_install: Whether to make one that is not there.
+        may_install: Whether to make a missing environment.
 
     Returns:
         The environment, or why there is none.

@@ -29,7 +29,7 @@ class ChildError(Exception):
 
 
 class Files(NamedTuple):
-    """What children are given."""
+    """Files and names that child processes get."""
 
     model: Path
     inputs: Path

@@ -80,7 +80,7 @@ def traffic(devices: int, mix: Mix) -> Iterator[Event]:
     """Visit item pages for ever, in turn; ingest and event times are not set.
 
     Args:
-        devices: How many take turns.
+        devices: Number of devices that take turns.
         mix: Whether there is a hot device beside them; ``alone`` is what
             the others do in ``hot``.
     """

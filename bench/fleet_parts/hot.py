@@ -1,4 +1,4 @@
-"""What a device with half of all events does to the others' latency."""
+"""The effect of a device with half of all events on the latency of the others."""
 
 import time
 from collections.abc import Iterator

@@ -30,12 +30,12 @@ class Fleet:
 
     @property
     def active_devices(self) -> int:
-        """How many devices are in memory; called by the script."""
+        """Number of devices in memory; called by the script."""
         return sum(status.active_devices for status in self._run.status())
 
     @property
     def outbox_bytes(self) -> int:
-        """What the cloud side has not acknowledged; called by the script."""
+        """Bytes that the cloud side has not acknowledged; called by the script."""
         return sum(status.outbox_bytes for status in self._run.status())
 
     def run(self) -> RunReport:

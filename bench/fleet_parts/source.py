@@ -43,7 +43,7 @@ class Turn(NamedTuple):
 
 
 class Stage:
-    """What a script sees of the run."""
+    """The part of a run that a script sees."""
 
     def __init__(self) -> None:
         """Begin with nothing given."""
@@ -146,7 +146,7 @@ class Stage:
 
 
 type Script = Callable[[Stage], Iterator[Pieces]]
-"""What a bench does with its fleet."""
+"""Actions of a benchmark on its fleet."""
 
 
 class FleetModel(Strict):

@@ -2,8 +2,8 @@
 
 A device runs the task at random moments, 20 times an hour; a run fails with a small probability.
 With a daily rhythm both follow the hour. A device is in ``new`` from when it has installed the
-version, in ``control`` from its first receipt until then. How many failed runs it has had so far,
-in whichever group, decides for which levels it is at risk (``walle_deploy.model.health``).
+version, in ``control`` from its first receipt until then. The number of its failed runs so far, in
+either group, decides for which levels it is at risk (``walle_deploy.model.health``).
 """
 
 import math
@@ -64,11 +64,11 @@ class Setting(NamedTuple):
     failing: float = 0.0
     """Share of the devices on which all runs fail under the new version."""
     kind: str = "alike"
-    """Of devices: ``alike``; ``spread``, with very different numbers of runs and of failures;
-    ``slow``, a tenth is late to install and to report, and fails more often; ``broken``, half a
-    percent fails always, under any version; ``busy``, two of a thousand run always, and slowly, the
-    others once an hour; in ``busy 5 %`` and ``busy 10 %`` that share
-    of the devices does, 3 and 4 times as slowly."""
+    """Kind of the fleet. ``alike``: all devices are alike. ``spread``: numbers of runs and failures
+    differ widely. ``slow``: a tenth installs and reports late, and fails more often. ``broken``:
+    half a percent always fails, under any version. ``busy``: two in a thousand run all the time,
+    and slowly, the others once an hour. ``busy 5 %`` and ``busy 10 %``: that share of the devices
+    does, 3 and 4 times as slowly."""
 
 
 class Counted(NamedTuple):
@@ -92,7 +92,7 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
 
     Args:
         setting: Of the fleet.
-        rng: What is random.
+        rng: Random generator.
     """
     clock, fleet = drawn(setting, rng)
     minutes = int(fleet.begins[-1])

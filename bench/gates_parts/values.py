@@ -29,7 +29,7 @@ class Values:
         Args:
             clock: Of the fleet.
             fleet: Its devices.
-            rng: What is random.
+            rng: Random generator.
         """
         self._clock, self._fleet, self._rng = clock, fleet, rng
         self._own = [

@@ -57,9 +57,9 @@ def marks(result: dict[str, Any]) -> dict[str, dict[str, float]]:
 def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Compare with what was asked for.
 
-    RSS has RocksDB's write buffers in it, 32 MiB for each database, which fill for up to
-    millions of events before they are flushed: what a mark catches of them is left to
-    chance. So the same is said without what RocksDB counts as its own.
+    RSS includes RocksDB's write buffers, 32 MiB for each database. They fill for up to millions of
+    events before a flush, so the part that a mark catches is random. The comparison is therefore
+    repeated without the memory that RocksDB counts as its own.
 
     Args:
         result: With its ``marks``.

@@ -2,8 +2,8 @@
 
 The script is the pipeline's own, so that the baseline's features are by construction the
 device side's, the same function of the same rows. It is the operator's own code and runs
-without the limits of a virtual machine; it finds what scripts mostly need (``ctx.state``,
-``ctx.emit``, ``ctx.config``; of a page all but lists of event objects).
+without the limits of a virtual machine. It has the usual interface of scripts (``ctx.state``,
+``ctx.emit``, ``ctx.config``, and pages without lists of event objects).
 """
 
 import json

@@ -46,7 +46,7 @@ class Feed(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """What is needed of an event."""
+    """The fields of an event that the feed needs."""
 
     device_id: str
     kind: str

@@ -29,8 +29,8 @@ def arrivals(
 
     Args:
         count: Events; number ``i`` happens at ``i / events_per_s`` seconds.
-        events_per_s: How many happen.
-        network: What the way does to them.
+        events_per_s: Number of events in a second.
+        network: Faults of the way to the cloud.
         seed: Of what it does.
         pace: Seconds of the shop that pass in a second of the feed.
 

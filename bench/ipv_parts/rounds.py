@@ -97,8 +97,8 @@ def baseline_round(bench: Bench, events_per_s: float, network: Network, seed: in
 
     Args:
         bench: Input and broker.
-        events_per_s: How many events happen.
-        network: What the way up does to raw events.
+        events_per_s: Number of events in a second.
+        network: Faults of the way up for raw events.
         seed: Of what it does.
     """
     raw, features = bench.topics.make("raw"), bench.topics.make("features")

@@ -1,14 +1,14 @@
 """The cloud-only baseline: raw events to the cloud, sessionised there into the same features.
 
-Raw events are keyed by device, so one worker has all of a device's events in order and
-nothing is grouped anew; two tables hold what a device needs: ``visits`` its open pages
-(written at every event), ``profiles`` its numbers and the task's state (written when a
-page has ended). The exit event makes the feature at once, with no window behind it. What
-the sessions do and do not do with late, doubled and nested events stands in ``visits``.
+Raw events are keyed by device, so one worker has all events of a device in order, and no step
+regroups them. Two tables have the data of a device: ``visits`` its open pages (written at every
+event), ``profiles`` its numbers and the task's state (written when a page has ended). The exit
+event makes the feature at once, with no window behind it. What the sessions do and do not do with
+late, doubled and nested events stands in ``visits``.
 
-At least once, as Faust programs are: after a kill a feature may be made again, with the
-same number, which the cloud side drops; one that was on its way when its page's deletion had
-already arrived is lost. (Faust's transactions do not cover topics that the app does not read.)
+The guarantee is at least once, as usual with Faust. After a kill a feature may be made again with
+the same number, and the cloud side drops it. A feature in flight is lost if its page's deletion has
+already arrived. (Faust's transactions do not cover topics that the app does not read.)
 """
 
 import logging
@@ -86,7 +86,7 @@ def _is_on_exit(task: Task) -> bool:
 
 
 class Profile(msgspec.Struct, array_like=True):
-    """What is kept of a device beside its open pages; starts empty."""
+    """Data of a device apart from its open pages; starts empty."""
 
     last_number: int = 0
     state: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Sessions in the cloud: a device's open pages, as the baseline keeps them. Pure.
 
-What one would write without devices that work: a page begins with its enter, takes what
-happens on it, and ends with its exit, at once. What that does and what it does not do:
+This is the usual design if devices only send events. A page begins with its enter, collects its
+events, and ends at once with its exit. Its properties:
 
 - An event that comes late is put in its place by its own time while its page is open;
   after the exit it is dropped. Nothing is held back to wait for late events: that would
@@ -9,9 +9,9 @@ happens on it, and ends with its exit, at once. What that does and what it does 
 - An event that comes twice (same uid) within an open page counts once.
 - Pages may nest and interleave: each visit is a page of its own. An event without a visit
   belongs to the latest open page of its page id. One whose page is not open is dropped.
-- A page without an exit ends when it is entered again, or with the device's next event
-  after the time-out (the stream's time, not a timer): a device that never comes back
-  leaves its page open.
+- A page without an exit ends when it is entered again, or with the device's next event after the
+  time-out (in the stream's time, without a timer). A device that never returns leaves its page
+  open.
 """
 
 from bisect import insort

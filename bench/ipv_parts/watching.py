@@ -1,4 +1,4 @@
-"""Who needs the features: reads their topic and notes when each could be used."""
+"""A consumer of the features: reads their topic and notes when each could be used."""
 
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self

@@ -1,4 +1,4 @@
-"""What a bench sees of the commits of its own process."""
+"""The commits of a benchmark's own process, as it observes them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -3,16 +3,16 @@
 Two clocks between the same two moments, the arrival of an exit's event by the
 schedule and the return of the commit that has its feature:
 
-- The **wall** clock: what a user would wait. It has everything in it: lines that wait
-  for their read, a batch for its commit, the order bound (``outOfOrder`` is 2 s of
-  the shop's time, which passes in milliseconds here; a live shop would wait 2 s),
-  and whatever else the machine does.
+- The **wall** clock: the time that a user would wait. It includes lines that wait for their read, a
+  batch that waits for its commit, the order bound, and all other load of the machine. The bound
+  ``outOfOrder`` is 2 s of the shop's time, which passes in milliseconds here; a live shop would
+  wait 2 s.
 - The process's **CPU** clock: how much all threads of this process worked meanwhile.
   Neighbours and idle waiting are not in it, so it says what a quiet machine would
   need at least. It is no latency: a wait for more events costs nothing on it, and a
-  second core that works beside counts double. Nor is it free of a very busy machine:
-  lines that pile up while others have the cores are worked off one after the other,
-  and those ahead in the queue are in it.
+  second core that works beside counts double. A very busy machine also affects it: lines pile up
+  while other processes have the cores, and a line's time includes the lines ahead of it in the
+  queue.
 """
 
 from bisect import bisect_left

@@ -1,11 +1,10 @@
 """A file of events whose lines arrive on a fixed schedule, whether or not anybody is ready.
 
-The schedule is an open loop: line ``i`` arrives at ``start + i / rate`` seconds, and
-is handed out at the next read after that. If the pipeline is late, lines pile up, and
-all of that waiting counts, as it does for a phone that has sent its event (a source
-that waited until the pipeline was ready would leave out just the slow moments:
-coordinated omission). Lines are decoded when they are handed out, as many as have
-arrived: the ``events`` connector reads blocks ahead, which nothing live could.
+The schedule is an open loop: line ``i`` arrives at ``start + i / rate`` seconds, and is handed out
+at the next read after that. If the pipeline is late, lines pile up, and all of their waiting
+counts, as it does for a phone that has sent its event. A source that waited for the pipeline would
+leave out just the slow moments (coordinated omission). Lines are decoded when they are handed out,
+as many as have arrived: the ``events`` connector reads blocks ahead, which nothing live could.
 """
 
 import time

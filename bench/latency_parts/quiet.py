@@ -48,7 +48,7 @@ def spin(seconds: float) -> dict[str, float]:
 
 
 class Neighbours:
-    """What the rest of the machine does while something of this process is measured."""
+    """The load of the rest of the machine during a measurement of this process."""
 
     def __init__(self) -> None:
         """Begin."""

@@ -1,10 +1,9 @@
 """Bytewax: a keyed dataflow with a stateful operator, optionally with recovery.
 
-Bytewax has timers of the system's clock and windows of the event's, neither of
-which can end a page after half an hour of ingest time: time-outs fire at the
-device's next event and at the end of the input. With recovery, state is
-pickled into SQLite at the end of each epoch (of 10 s, its default, and at the end);
-output is then exactly once for sinks that can be truncated, such as this file.
+Bytewax has timers on the system's clock and windows in event time. Neither can end a page after
+half an hour of ingest time, so time-outs fire at the device's next event and at the end of the
+input. With recovery, state is pickled into SQLite at the end of each epoch (10 s by default) and at
+the end. Output is then exactly once for sinks that can be truncated, such as this file.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Who takes part, and what has to be known about each."""
+"""The contenders, with notes about each."""
 
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ class Contender(NamedTuple):
     script: str = ""
     """File in this folder; empty for walle itself."""
     requirement: str = ""
-    """What is installed for it; empty where our own environment does."""
+    """Requirement to install; empty if our own environment is enough."""
     pythons: tuple[str, ...] = ()
     """Versions of Python to try, the newest first; empty for our own."""
     arguments: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class Contender(NamedTuple):
     keeps_state: bool = True
     """Over Kafka: whether state and offsets survive its process."""
     also: tuple[str, ...] = ()
-    """What is installed beside the requirement, for Kafka."""
+    """Further requirements to install for Kafka."""
 
 
 _PYTHONS: Final = ("3.14", "3.13", "3.12", "3.11")
@@ -31,8 +31,8 @@ CONTENDERS: Final = (
         "walle",
         "walle run",
         note="state, journal, output and offset on disk in one write batch per at most 2,000 "
-        "events; exactly once through kill -9; the script in an isolated interpreter; features "
-        "through tunnel and cloud table",
+        "events; exactly once through kill -9. The script runs in an isolated interpreter, and "
+        "features go through tunnel and cloud table",
     ),
     Contender(
         "plain",
@@ -65,10 +65,10 @@ CONTENDERS: Final = (
         "quix.py",
         "quixstreams==3.28.1",
         _PYTHONS,
-        note="stateful apply over its RocksDB store, each device's open pages a value that each "
-        "event reads and writes, checkpoint every 5 s; no timers: a marker per "
-        "device ends the input; it has no mode without Kafka, so its application's loop was "
-        "driven by hand and consumer, producer and changelog cost nothing here",
+        note="stateful apply over its RocksDB store, with a checkpoint every 5 s. Each event reads "
+        "and writes its device's open pages as one value. There are no timers, so a marker per "
+        "device ends the input. It has no mode without Kafka, so its application's loop was "
+        "driven by hand, and consumer, producer and changelog cost nothing here",
     ),
     Contender(
         "faust",

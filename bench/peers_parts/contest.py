@@ -26,7 +26,7 @@ def add_other_pythons(ready: Ready, plain: str) -> None:
     """Add the plain loop on each other Python that a peer runs on: what that alone costs.
 
     Args:
-        ready: Who takes part; those with the loop's driver have what it needs.
+        ready: The contenders; those with the loop's driver have its requirements.
         plain: The loop's name.
     """
     if plain not in ready:

@@ -39,7 +39,7 @@ def find_environment(
     Args:
         contender: The peer; it has a requirement.
         folder: Where environments are.
-        may_install: Whether to make one that is not there.
+        may_install: Whether to make a missing environment.
 
     Returns:
         The environment, or why there is none.

@@ -1,4 +1,4 @@
-"""Who takes part over Kafka, and what has to be known about each."""
+"""The contenders over Kafka, with notes about each."""
 
 from importlib.metadata import version
 from typing import Final
@@ -15,9 +15,9 @@ KAFKA_CONTENDERS: Final = (
         "walle run, confluent-kafka",
         arguments=("confluent",),
         driver="librdkafka",
-        note="state, journal, output and offset in one write batch; features into the topic from "
-        "the outbox, acks=all, idempotent: at least once with a number per feature, so exactly "
-        "once at a receiver that drops what it has seen",
+        note="state, journal, output and offset in one write batch. Features go from the outbox "
+        "into the topic, acks=all, idempotent: at least once with a number per feature, so exactly "
+        "once at a receiver that drops repetitions",
     ),
     Contender(
         "walle",

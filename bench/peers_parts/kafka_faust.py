@@ -1,8 +1,8 @@
 """Faust over Kafka: an agent with two tables on RocksDB, at least once.
 
-Tables of bytes through msgspec rather than Faust's JSON, small caches, a linger of 3 ms (none
-where latencies are measured) and room for 2,000 records on their way: with its defaults it is
-slower. Offsets are committed as often as it does by default.
+It has tables of bytes through msgspec instead of Faust's JSON, small caches, a linger of 3 ms
+(none for latencies), and room for 2,000 records in flight. With its defaults it is slower. Offsets
+are committed as often as it does by default.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What a contender over Kafka is told: one JSON object, its only argument. Also Python 3.12."""
+"""The job of a contender over Kafka: one JSON object, its only argument. Also Python 3.12."""
 
 import sys
 

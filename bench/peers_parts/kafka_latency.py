@@ -84,7 +84,7 @@ def measure_latency(
         contender: Which.
         environment: Where it is installed.
         topics: Of the bench.
-        records: What is produced.
+        records: Records to produce.
         rate: Events a second.
     """
     folder = tempfile.mkdtemp(prefix="walle-bench-")

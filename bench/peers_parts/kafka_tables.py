@@ -19,10 +19,10 @@ def bars(contenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     nor offsets does less than all others: it has a line of its own.
 
     Returns:
-        ``title``, ``ratio`` (median of the rounds), ``without_start`` (the same without what a
-        run over one event costs; None where runs were too short), ``on_one_python`` (the ratio,
-        less what the plain loop gains by our Python over the peer's; None where it is the same,
-        or was not measured) and ``is_met`` of the ratio; the bar is ``BAR``.
+        ``title``, ``ratio`` (median of the rounds), ``without_start`` (the ratio without the cost
+        of a run over one event; None if runs were too short), ``on_one_python`` and ``is_met`` of
+        the ratio. ``on_one_python`` is the ratio without the plain loop's gain by our Python over
+        the peer's; None if both have one Python, or it was not measured. The bar is ``BAR``.
     """
     peers = [
         each
@@ -91,8 +91,8 @@ def kafka_tables(result: dict[str, Any]) -> Iterator[Table]:
     rows += [(each["title"], *[""] * (len(head) - 1)) for each in result["missing"]]
     note = (
         "Whole processes without the broker; the start is that of a run over one event. All made "
-        "the same features. Who has no wheel for our Python runs on an older one: the plain loop "
-        "on that, where it stands here, says what this alone costs."
+        "the same features. A contender without a wheel for our Python runs on an older one; if "
+        "the plain loop on that Python is listed, it shows the cost of this alone."
     )
     yield Table("Item page views of the shop over Kafka", head, rows, note)
     met = [
@@ -130,7 +130,7 @@ def kafka_tables(result: dict[str, Any]) -> Iterator[Table]:
         )
     known = [(each["title"], each["note"]) for each in result["contenders"]]
     known += [(each["title"], f"did not take part: {each['reason']}") for each in result["missing"]]
-    yield Table("What each of them does", ("contender", "what to know"), known)
+    yield Table("Notes on the contenders", ("contender", "what to know"), known)
 
 
 def _times(ratio: dict[str, float] | None) -> str:

@@ -1,8 +1,8 @@
 """Quix Streams: a stateful ``StreamingDataFrame`` over RocksDB, without a broker.
 
 Quix has no local mode of its own: the loop below is ``Application._run_dataframe``
-without Kafka. What goes to the broker and comes from it (consumer, producer,
-changelog) costs nothing here, which is in its favour.
+without Kafka. Traffic with the broker (consumer, producer, changelog) costs nothing here, which is
+in its favour.
 """
 
 import sys

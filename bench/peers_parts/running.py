@@ -103,7 +103,7 @@ def measured(command: list[str]) -> Cost:
     """Run a command to its end and return its cost; blocks.
 
     Args:
-        command: What is run; anything but 0 ends the bench.
+        command: The command line; any exit code but 0 ends the benchmark.
     """
     with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
         out = Path(folder) / "cost.json"

@@ -1,4 +1,4 @@
-"""What a finished view of an item is made into, and how it is written down."""
+"""The feature of a finished view of an item, and its encoding."""
 
 import importlib.util
 import sys
@@ -35,8 +35,8 @@ def describe(device_id: str, page: Page, item_views: int, device_views: int) -> 
     Args:
         device_id: Whose view.
         page: An item's page that ended.
-        item_views: How often the device has seen this item, this time included.
-        device_views: How many items' pages it has seen.
+        item_views: Number of the device's views of this item, including this one.
+        device_views: Number of the device's views of items' pages.
 
     Returns:
         JSON with ``feature`` and ``encoding`` (base64), without the line's end.

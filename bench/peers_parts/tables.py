@@ -50,7 +50,7 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
     yield Table("Item page views of the shop", head, rows, note)
     known = [(each["title"], each["note"]) for each in result["contenders"]]
     known += [(each["title"], f"did not take part: {each['reason']}") for each in result["missing"]]
-    yield Table("What each of them does", ("contender", "what to know"), known)
+    yield Table("Notes on the contenders", ("contender", "what to know"), known)
 
 
 def figure(result: dict[str, Any]) -> str:

@@ -63,7 +63,7 @@ def partition(source: Path, runtime: Iterable[str]) -> tuple[Path, float]:
 
     Args:
         source: Events of a shop.
-        runtime: What is changed of the definition's other settings.
+        runtime: Changes of the definition's other settings.
     """
     given = overrides({"connector": "events", "path": str(source)}, runtime)
     command = [sys.executable, "-m", "walle_stream.cli", "partition", str(DEFINITION), "--json"]
@@ -85,7 +85,7 @@ def run_walle(
 
     Args:
         source: Events of a shop.
-        runtime: What is changed of the definition's other settings.
+        runtime: Changes of the definition's other settings.
         arguments: More of the command line.
     """
     folder = Path(tempfile.mkdtemp(prefix="walle-bench-"))

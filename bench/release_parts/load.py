@@ -1,7 +1,7 @@
 """Many devices over keep-alive connections, from one thread on epoll.
 
-Raw sockets, and requests that are made beforehand, or nearly: a request costs this process a
-send, a receive and a few dictionary look-ups, a fraction of what the service spends on it. How
+The load uses raw sockets, and almost all of a request is made beforehand. A request costs this
+process a send, a receive and a few dictionary look-ups, a fraction of the service's own cost. How
 busy it was stands in the result: above 90 % of a core its figures say nothing of the service.
 """
 
@@ -29,8 +29,8 @@ class Rate(NamedTuple):
     """0: as fast as answers come (closed loop); else at random times, whatever the answers do
     (open loop, Poisson)."""
     is_dropped: bool = False
-    """What is due while all connections are busy: dropped and counted; else it waits, and its
-    time counts from when it was due (no coordinated omission)."""
+    """Whether a request that is due while all connections are busy is dropped and counted.
+    Otherwise it waits, and its time counts from when it was due (no coordinated omission)."""
 
 
 class _Connection:

@@ -1,7 +1,7 @@
 """The service under load: what each kind of request costs it, and how long answers take.
 
-All lines are measured in each round, one after the other, so that a slow minute of the machine is
-in all of them; the contended rounds have a busy neighbour on each core, the service's too.
+Each round measures all lines in succession, so that a slow minute of the machine affects all of
+them. The contended rounds have a busy neighbour on each core, including the service's.
 """
 
 import os

@@ -23,7 +23,7 @@ LINKS: Final[dict[str, dict[str, str]]] = {
     "50 ms": {"delay": "25ms"},
     "phone": {"delay": "25ms", "jitter": "10ms", "loss": "0.01"},
 }
-"""What lies between a device and the broker: nothing, or a link by its options."""
+"""Options of the link between a device and the broker; none without a link."""
 
 
 class LinkSocket(KafkaNetSocket):
@@ -58,7 +58,7 @@ class LinkedModel(KafkaTunnelModel):
 
 
 class Reach(NamedTuple):
-    """What a measurement in a process of its own is told."""
+    """Arguments of a measurement in a process of its own."""
 
     address: str
     tls: dict[str, str]
@@ -118,7 +118,7 @@ def allow_everything(options: dict[str, Any], client: str) -> None:
     """Give a client with a certificate all rights to topics and groups.
 
     Args:
-        options: What somebody's client is made with who may do so.
+        options: Options of a client with the right to do so.
         client: Its common name.
     """
     admin = KafkaAdminClient(**options)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 QUANTILES: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""What is kept of a distribution."""
+"""Quantiles that are kept of a distribution."""
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 

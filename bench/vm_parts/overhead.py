@@ -1,4 +1,4 @@
-"""What a call costs beyond what the script itself does."""
+"""The cost of a call without the script's own work."""
 
 import os
 import statistics

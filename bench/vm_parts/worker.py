@@ -16,7 +16,7 @@ LENGTH: Final = struct.Struct("<Q")
 """What stands before every message."""
 
 READY: Final = b"ready"
-"""Answer to the program. Whoever sends a batch before it may have both taken for one message."""
+"""Answer to the program; a batch sent before it may be read with the program as one message."""
 
 OUTBOX_BYTES: Final = 4 * 1024 * 1024
 """Largest result."""

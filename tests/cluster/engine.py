@@ -60,7 +60,7 @@ def why_missing() -> str:
 class Network:
     """A network of containers, without a way out. They and it end with ``close``, or with us.
 
-    Whoever makes the next one removes what a process that was killed has left.
+    The maker of the next network removes the remains of a killed process.
     """
 
     def __init__(self) -> None:

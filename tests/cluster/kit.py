@@ -161,7 +161,7 @@ class Kit:
             since_s: From when on, in Unix time.
             timeout_s: Longest wait.
             topic: Of the features.
-            count: How many records it must have in all.
+            count: Number of records that it must have in all.
 
         Raises:
             EngineError: It did not come to that.

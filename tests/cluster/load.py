@@ -39,7 +39,7 @@ class Load:
 
         Args:
             kit: Whose.
-            devices: How many have 100 kB of state each.
+            devices: Number of devices with 100 kB of state each.
         """
         self._kit, self._devices = kit, devices
         self._jobs = 0

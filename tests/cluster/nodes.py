@@ -44,7 +44,7 @@ class Nodes:
         """
         self._network = network
         self.folder = folder.absolute()
-        """What all of them have at ``HOME``."""
+        """The folder that all nodes have at ``HOME``."""
         self.workers = [f"worker-{number}" for number in range(1, workers + 1)]
         """Names of the workers."""
         self._make_keys()

@@ -1,4 +1,4 @@
-"""What a cluster's pipelines need beside it: Kafka with TLS, an object store; both can be broken."""
+"""Services of a cluster's pipelines, Kafka with TLS and an object store; both can be broken."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a source shares with others is the skeleton's: a new one is one file and its name in YAML."""
+"""The skeleton has the common parts of sources; a new one is one file and its name in YAML."""
 
 import pytest
 import yaml

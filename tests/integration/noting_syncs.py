@@ -1,7 +1,7 @@
 """Runs ``walle`` as ``python -m tests.integration.noting_syncs DIR ...``, noting what was flushed.
 
-After each flush of a store's log its file ``DIR/STORE`` says how long the log files had been
-before the flush began: so much of them a power cut must leave.
+After each flush of a store's log, the file ``DIR/STORE`` has the lengths of the log files before
+the flush began. A power cut must leave that part of them.
 """
 
 import json
@@ -35,7 +35,7 @@ def cut(data_dir, notes, share):
     Args:
         data_dir: Of a process that was killed.
         notes: Its notes.
-        share: How much of the rest is left, 0 to 1.
+        share: Share of the rest that is left, 0 to 1.
     """
     for path in data_dir.rglob("*.log"):
         store = path.parent

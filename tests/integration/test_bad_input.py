@@ -1,4 +1,4 @@
-"""What is wrong ends in one clear line and its own exit code; nothing is lost."""
+"""A fault ends in one clear line and its own exit code; nothing is lost."""
 
 import json
 import os

@@ -213,7 +213,7 @@ def test_a_model_that_mixes_rows_fails_the_runs_that_ask_it(folder, tmp_path):
     assert run_pipeline(file, tmp_path / "d") == []
     letters = list(dead_letters(tmp_path / "d"))
     assert letters
-    words = "ModelError: spec.models.rank: what it gives for a row depends on the other rows"
+    words = "ModelError: spec.models.rank: the result for a row depends on the other rows"
     assert all(words in each.reason for each in letters)
 
 
@@ -251,7 +251,7 @@ def test_a_file_that_is_no_model_is_refused_before_anything_is_opened(walle, fol
     assert done.returncode == ModelError.exit_code == 15
     [line] = done.stderr.splitlines()
     assert "spec.models.rank: " in line
-    assert "rank.onnx: no ONNX model" in line
+    assert "rank.onnx: not an ONNX model" in line
     assert not list(folder.glob("*walle-data*"))
 
 

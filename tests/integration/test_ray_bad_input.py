@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, or in it, ends in one line; the next run goes on."""
+"""A fault of a cluster, or in it, ends in one line; the next run continues."""
 
 import json
 import os

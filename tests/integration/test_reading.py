@@ -1,4 +1,4 @@
-"""What reads a data directory needs to write nothing there, and takes the pipeline's file."""
+"""Readers of a data directory never write to it, and take the pipeline's file."""
 
 import json
 import os

@@ -1,8 +1,8 @@
 """Fuzzes what a script can reach, with two devices: ``make fuzz-guest``.
 
 A program of device a runs in a VM that has run many, then a fixed probe and another program of
-device b. What b sees must be what it sees in a VM where a never ran; no text may have become
-code, no guard may be off, and what the library keeps must be as it was. A difference is tried
+device b. Device b must see the same as in a VM where a never ran. No text may have become code, no
+guard may be off, and the library's own state must be unchanged. A difference is tried
 again in fresh VMs, shrunk, and reported with its seed.
 
 A worker runs some hundred programs and is replaced; one that a program crashes or holds up

@@ -1,7 +1,7 @@
-"""What the closed-world walk may find, and why: ``(pattern of kind and place, reason)``.
+"""Allowed findings of the closed-world walk: ``(pattern of kind and place, reason)``.
 
-A place is written as a script or its library would write it. What is found and is in no table
-fails the test: it is withheld, sealed (``guest.sealing``), or reviewed and put here.
+A place is written as a script or its library would write it. A finding outside the tables fails the
+test: withhold the object, seal it (``guest.sealing``), or review it and add it here.
 """
 
 from fnmatch import fnmatchcase
@@ -131,7 +131,7 @@ WRITERS: Final[Table] = (
     ("walle_guest.restricted._delattr delattr", "asks ``store_target``"),
     ("walle_guest.restricted._setattr setattr", "asks ``store_target``"),
 )
-"""What a script finds that sets attributes of what it is given: each looks what that is."""
+"""Objects in reach that set attributes of their arguments; each checks its argument."""
 
 CODE: Final[Table] = (
     ("collections.namedtuple eval", "through the window, of a checked text"),

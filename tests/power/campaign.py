@@ -40,7 +40,7 @@ RECORDED_CUTS = 40
 """Cuts of one recording."""
 
 MISMATCHES_MAX = 5
-"""A workload in which so much is wrong is left."""
+"""Number of mismatches after which a workload ends."""
 
 WEIGHTS = {
     "pipeline-true": 160,
@@ -56,7 +56,7 @@ WEIGHTS = {
 }
 """How many of 1,000 cuts each workload gets."""
 
-PROOF = "all that was promised is there, nothing is doubled, and what was lost was said"
+PROOF = "all that was promised is present, nothing is doubled, and every loss was reported"
 
 _CHECK_S = 600.0  # a hang, on the busiest of machines
 

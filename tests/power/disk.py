@@ -6,9 +6,10 @@ A file's bytes are durable once the file was synced. When its name is, depends o
 - `ext4`: with any sync, as one journal has all names; the journal may also write itself down at any
   time, so that some of the names since then are durable.
 
-`data` says what is left of bytes that were not synced: `none` of them, a `prefix` of each file's
-changes, the last in part, or what a `real` file system leaves: an end cut off at a page, and pages
-inside as they were before or after. All that is left to chance is drawn from one seeded generator.
+`data` selects the rest of bytes that were not synced. `none` leaves none of them. `prefix` leaves
+a prefix of each file's changes, the last one in part. `real` leaves them like a file system: the
+end is cut at a page, and each page inside is in its old or its new state. All that is left to
+chance is drawn from one seeded generator.
 """
 
 import os
@@ -59,7 +60,7 @@ class _File:
 
 
 class Disk:
-    """What is on a disk, and what is only in memory yet."""
+    """Contents of a disk, and changes that are still only in memory."""
 
     def __init__(self, names):
         self.names = names

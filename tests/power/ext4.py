@@ -1,6 +1,6 @@
 """The cross-check: ext4 on a loop device, shut down without its journal while a workload runs.
 
-What the replayer believes of file systems is not asked here: the kernel leaves what it leaves.
+It does not rely on the replayer's model of file systems: the kernel decides what is left.
 A cut costs seconds and shows one state of many, so this is the long form.
 """
 

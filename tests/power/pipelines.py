@@ -1,4 +1,4 @@
-"""What is cut while pipelines run: the run itself, and packages that are installed meanwhile.
+"""Power cuts while pipelines run: of the run itself, and of packages installed meanwhile.
 
 `run` is the recorded process, `check` comes after a cut, in a process that was forked for it.
 Both get the folder that is cut, and one with the material, which is not.

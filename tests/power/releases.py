@@ -1,4 +1,4 @@
-"""What is cut on the platform's side: the release store with its audit log, the signed repository."""
+"""Power cuts of the platform: the release store with its audit log, and the signed repository."""
 
 import contextlib
 import hashlib
@@ -230,7 +230,7 @@ class DeviceFiles:
 
 
 class _Files:
-    """What a file server does, without one."""
+    """The files of a file server, without a server."""
 
     def __init__(self, repository):
         self._folder = repository / "public"

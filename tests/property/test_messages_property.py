@@ -94,7 +94,7 @@ def live(life, events, places, cuts, deaths):
 
 
 def naive(events, log, places):
-    """Who is told what: (sender, number) by device, one thing at a time."""
+    """Return the messages (sender, number) that each device gets, processed one at a time."""
     told, seen, waiting, last = {}, set(), {}, {}
     for at in range(len(events) + 1):
         if at:

@@ -1,4 +1,4 @@
-"""What runs of a page see while it goes on, against rows that are copied for each run."""
+"""Views of runs on an open page equal rows that are copied for each run."""
 
 import copy
 import json

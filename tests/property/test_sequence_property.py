@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """What a step is made from; times are relative to the steps before."""
+    """Draws for one step; times are relative to the previous steps."""
 
     kind: str
     page_id: str

@@ -112,8 +112,8 @@ class StoreAgainstDict(RuleBasedStateMachine):
 
     @rule(torn_bytes=st.integers(0, 40))
     def crash_and_open(self, torn_bytes: int) -> None:
-        # What SIGKILL leaves is the files as they are now; a kill within the next commit
-        # leaves the beginning of a record behind them.
+        # SIGKILL leaves the files as they are now; a kill within the next commit also leaves the
+        # beginning of a record at their end
         self.lives += 1
         shutil.copytree(self.path, self.folder / str(self.lives))
         self.store.close()

@@ -1,4 +1,4 @@
-"""The peers' benchmark: everyone does the oracle's job, and what is missing is said."""
+"""The peers' benchmark: each contender does the oracle's job, and missing ones are reported."""
 
 import importlib.util
 import json

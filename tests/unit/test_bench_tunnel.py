@@ -1,4 +1,4 @@
-"""The tunnel's benchmark without a broker: what is sent, and what is said of the figures."""
+"""The tunnel's benchmark without a broker: records to send, and notes on the figures."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What is advised where an extra is missing can be done: no index has the library."""
+"""The advice for a missing extra works, although no index has the library."""
 
 import json
 import sys

@@ -1,26 +1,25 @@
 """The tensor engine: geometric computing, after Walle (OSDI 2022) and MNN.
 
-**In** come ONNX models of opsets 1 to 28 (``load``, ``load_bytes``, ``Session``), arrays
-by name for their inputs, and the tensor requests of guests (``wire.graph``), which
-``expressions`` evaluates. A model file is not trusted: sizes, loops and memory are
-bounded by ``limits`` before anything is allocated.
+**Input**: ONNX models of opsets 1 to 28 (``load``, ``load_bytes``, ``Session``), arrays by name
+for their inputs, and tensor requests of guests (``wire.graph``), which ``expressions`` evaluates.
+A model file is not trusted: ``limits`` bounds sizes, loops and memory before any allocation.
 
-**Out** go arrays that belong to the caller, or an ``EngineError`` of one line that
-names the node or the input. Profiles say where the time of a model went.
+**Output**: arrays that belong to the caller, or an ``EngineError`` of one line that names the
+node or the input. Profiles show where a model spends its time.
 
-**Between**, each stage has a room: ``onnx`` reads a file into a ``graph``; ``lowering``
-has a rule for each operator, which emits atomic operators and rasters with known
-shapes; ``passes`` merge them; ``planning`` places tensors in one arena; ``backends``
-run the steps. ``module`` cuts a graph where values decide, and keeps plans.
+**Stages**: ``onnx`` reads a file into a ``graph``. ``lowering`` has a rule for each operator,
+which emits atomic operators and rasters with known shapes. ``passes`` merges them, ``planning``
+places tensors in one arena, and ``backends`` runs the steps. ``module`` cuts a graph at control
+flow and at shapes that depend on values, and keeps plans.
 
-**Never** does the engine know streams, devices, tasks or files of a pipeline: of the
-core it imports ``ports``, ``wire``, ``clock`` and ``errors`` alone. It never writes into an input
-or a constant, never runs code of a model, never reads a file outside of the model's
-folder. A rule never computes with numpy on data that a run gives: it emits steps, so
-that every backend has every operator.
+**Boundaries**: the engine knows no streams, devices, tasks or files of a pipeline. Of the core it
+imports only ``ports``, ``wire``, ``clock`` and ``errors``. It never writes into an input or a
+constant, never runs code of a model, and never reads a file outside the model's folder. A rule
+never computes with numpy on data of a run: it emits steps, so that every backend has every
+operator.
 
-Importing this package loads neither numpy nor onnx: each name is imported when it is
-first asked for. docs/engine.md says how to use it, and how to add to it.
+Importing this package loads neither numpy nor onnx: each name is imported on first use.
+docs/engine.md explains how to use and extend the engine.
 """
 
 from importlib import import_module

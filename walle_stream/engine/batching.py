@@ -1,14 +1,14 @@
-"""A model that is always evaluated at one number of rows, whoever's they are.
+"""A model that is always evaluated with a fixed number of rows, from any mix of requests.
 
-A library's kernels may add up in another order when a matrix has other rows or
-more of them, so a row's result could depend on what else was asked for at the
-time. Here it does not: rows of many requests are put together in order and run so
-many at a time, the last ones filled up, always in one shape; and that a row's
-result depends neither on its place nor on its neighbours is tried out, to the bit,
-before the first result of a shape is given: many rows, each in every place. Libraries
-work through rows in blocks of up to 16 and do the rest otherwise, so a number of rows
-that 16 divides is all blocks. Some processors' kernels have blocks of 12 and of 4 (OpenBLAS'
-for AVX2): where that shows, the rows are run 8 at a time.
+A library's kernels may add in another order when a matrix has other rows or more of them. A
+row's result could then depend on the other requests of the moment. Here it does not: the rows of
+all requests are joined in order and run in batches of one shape; the last batch is padded.
+A trial with many rows, each in every place, precedes the first result of a shape. It checks to the
+bit that a row's result depends neither on its place nor on its neighbours.
+
+Libraries work through rows in blocks of up to 16 and treat the remainder differently, so a number
+of rows that 16 divides has no remainder. Some processors' kernels have blocks of 12 and of 4
+(OpenBLAS for AVX2). Where that changes a result, the rows are run 8 at a time.
 """
 
 import threading
@@ -28,26 +28,26 @@ _TURNS_MAX: Final = 16
 _FEW_ROWS: Final = 8
 
 type _Shape = tuple[tuple[Any, tuple[int, ...]], ...]
-"""Of a request: dtype and shape of a row, by input."""
+"""Dtype and shape of a row of each input of a request."""
 
 
 class BatchedModel:
-    """Runs a model on rows of several requests. Thread-safe as the model is; blocks."""
+    """Runs a model on the rows of several requests. Blocks; thread-safe if the model is."""
 
     def __init__(self, model: HostedModel, batch: int, title: str) -> None:
         """Take over a model whose inputs and outputs have rows as first dimension; runs nothing.
 
-        Each evaluation has ``batch`` rows, which 16 divides. ``title`` is what errors call the
-        place where the model is named.
+        Each evaluation has ``batch`` rows, a multiple of 16. Errors use ``title`` for the place
+        where the model is named.
 
         Raises:
-            ModelError: It declares an input or output that has no rows, or a fixed
-                number of them.
+            ModelError: The model declares an input or output without rows, or with a fixed
+                number of rows.
         """
         self._model = model
         self._batch = batch
         self._title = title
-        self._tried: dict[_Shape, int | str] = {}  # how many rows at a time, or why not
+        self._tried: dict[_Shape, int | str] = {}  # rows at a time, or a refusal
         self._lock = threading.Lock()
         module = model.module
         if not module.inputs:
@@ -60,7 +60,7 @@ class BatchedModel:
 
     @property
     def module(self) -> Any:
-        """The model's."""
+        """The module of the model."""
         return self._model.module
 
     def __call__(self, *inputs: Array) -> tuple[Array, ...]:
@@ -68,18 +68,18 @@ class BatchedModel:
 
         Raises:
             ModelError: A row's result depends on other rows, or on its place.
-            EngineError: Inputs do not fit, or the model cannot be run with them.
+            EngineError: The inputs do not fit the model, or the model cannot be run with them.
         """
         if not _row_count(inputs):
             return self._model(*inputs)
         return tuple(self._run(_shape_of(inputs), inputs))
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Run the model for several requests, each to its bytes alone; see ``RowsTogether``."""
+        """Run the model for several requests; see ``RowsTogether``."""
         return RowsTogether(self).run_many(requests)
 
     def close(self) -> None:
-        """Let go of the model; see ``ModelRunner``."""
+        """Release the model; see ``ModelRunner``."""
         self._model.close()
 
     def _run(self, shape: _Shape, inputs: Sequence[Array]) -> list[Array]:
@@ -92,7 +92,7 @@ class BatchedModel:
         if isinstance(batch, str):
             raise ModelError(batch)
         count = len(inputs[0])
-        # the last batch is filled up with the last row
+        # copies of the last row pad the last batch
         batches = (
             np.minimum(np.arange(start, start + batch), count - 1)
             for start in range(0, count, batch)
@@ -107,7 +107,7 @@ class BatchedModel:
             if array.dtype == object or not array.ndim or len(array) != len(inputs[0]):
                 raise ModelError(
                     f"{self._title}: output {name!r} of {len(inputs[0])} rows has the shape"
-                    f" {list(array.shape)}: it has to have the rows as first dimension: {_REMEDY}"
+                    f" {list(array.shape)}: its first dimension must be the rows: {_REMEDY}"
                 )
         return outputs
 
@@ -122,8 +122,8 @@ class BatchedModel:
         return refusal
 
     def _refusal(self, inputs: Sequence[Array], batch: int) -> str:
-        # why the model is refused after a trial, or nothing
-        depends = f"{self._title}: what it gives for a row depends on"
+        # the reason to refuse the model after a trial, or an empty text
+        depends = f"{self._title}: the result for a row depends on"
         for rows, is_request in _trial_rows(inputs, batch):
             try:
                 outputs = self._outputs(rows)
@@ -140,7 +140,7 @@ class BatchedModel:
             except EngineError as error:
                 if is_request or isinstance(error, ModelError):
                     raise
-                # it takes no such rows
+                # the model does not take rows of the trial
         return ""
 
 
@@ -150,14 +150,14 @@ def _are_same(outputs: Sequence[Array], others: Sequence[Array]) -> bool:
 
 
 def _turns(batch: int) -> list[int]:
-    # by how many rows the rows are moved on: every number is tried, or some of a long batch
+    # distances by which the rows are rotated: all of them, or a selection for a long batch
     if batch <= _TURNS_MAX:
         return list(range(1, batch))
     return sorted({1, 2, 3, 5, 7, *(1 << n for n in range(2, batch.bit_length() - 1)), batch - 1})
 
 
 def _trial_rows(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Array], bool]]:
-    # as many rows as a batch has, and whether they are the request's
+    # a batch of rows, and whether they are the request's
     rows = [x[np.arange(batch) % len(x)] for x in inputs]
     yield rows, True
     half_zero = [x.copy() for x in rows]
@@ -166,7 +166,7 @@ def _trial_rows(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Arra
     yield half_zero, False
     if not any(x.dtype.kind == "f" for x in inputs):
         return
-    # numbers of a seed: the answer must not depend on who comes first
+    # seeded numbers: the verdict must not depend on the request that comes first
     random = np.random.default_rng(batch)
 
     def drawn(x: Array, scale: float) -> Array:
@@ -177,23 +177,24 @@ def _trial_rows(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Arra
 
 
 class RowsTogether:
-    """A batched model, wherever it is run, with the rows of many requests in one call."""
+    """A batched model, here or elsewhere, that gets the rows of many requests in one call."""
 
     def __init__(self, model: Callable[..., tuple[Array, ...]]) -> None:
         """Take over a ``BatchedModel``, or a ``ModelRunner`` that calls one elsewhere."""
         self._model = model
 
     def __call__(self, *inputs: Array) -> tuple[Array, ...]:
-        """Run it; see ``BatchedModel``."""
+        """Run the model; see ``BatchedModel``."""
         return self._model(*inputs)
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Run it on the rows of several requests, whose inputs are not changed.
+        """Run the model on the rows of several requests, whose inputs are not changed.
 
-        Returns the outputs of each, in order: the same bytes as alone, the caller's own.
+        Returns the outputs of each request, in order. They have the same bytes as if the request
+        had come alone, and belong to the caller.
 
         Raises:
-            EngineError: Inputs do not fit, or the model cannot be run with them.
+            EngineError: The inputs do not fit the model, or the model cannot be run with them.
         """
         results: list[tuple[Array, ...]] = [()] * len(requests)
         alike: dict[_Shape, list[int]] = {}
@@ -218,10 +219,11 @@ def hosted(
 ) -> HostedModel | BatchedModel:
     """Make a model as pipelines run it, in this process; see ``HostedModel.of``.
 
-    ``title`` names it in errors. An evaluation has ``batch`` rows; None: as many as are asked for.
+    ``title`` names the model in errors. An evaluation has ``batch`` rows, or for None the rows of
+    the request.
 
     Raises:
-        EngineError: It cannot be had here, is nothing for scripts, or has no rows.
+        EngineError: The model cannot run here, is unsuitable for scripts, or has no rows.
     """
     result = HostedModel.of(model, backend, threads)
     return result if batch is None else BatchedModel(result, batch, title)
@@ -236,11 +238,11 @@ def _problem(kind: ValueType, batch: int) -> str | None:
     if declared is None:
         return None
     if not isinstance(declared, TensorType):
-        return "is no tensor"
+        return "is not a tensor"
     if declared.shape is None:
         return None
     if not declared.shape:
-        return "has no dimensions, so no rows"
+        return "has no dimensions, hence no rows"
     rows = declared.shape[0]
     return f"always has {rows} rows" if isinstance(rows, int) and rows != batch else None
 
@@ -250,7 +252,7 @@ def _row_count(inputs: Sequence[Array]) -> int:
     if len(counts) != 1 or -1 in counts:
         listed = ", ".join(str(list(array.shape)) for array in inputs) or "none"
         raise EngineError(
-            f"inputs of shapes {listed}: a model with `batch` takes as many rows of each, as first"
-            " dimension"
+            f"inputs of shapes {listed}: a model with `batch` needs the same number of rows in the"
+            " first dimension of each input"
         )
     return counts.pop()

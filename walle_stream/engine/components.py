@@ -1,10 +1,9 @@
-"""Independent parts of a tensor request: what shares nothing is computed apart.
+"""Independent parts of a tensor request, each of which is computed alone.
 
-A request of a script is many expressions, and a batch's are many requests. Lowered
-as one program, each other mix of them would be a new program. So a request is cut
-into its connected components, each numbered from 0: the same expression has one
-structure, and one plan, whatever was asked for beside it. A component's result does
-not depend on the others either, down to its last bit.
+A request of a script has many expressions, and a batch has many requests. Lowered as one program,
+each new mix of expressions would be a new program. A request is therefore cut into its connected
+components, each numbered from 0: the same expression has one structure and one plan, whatever
+else the request asks for. The result of a component does not depend on the others, to the bit.
 """
 
 from collections.abc import Sequence
@@ -16,20 +15,20 @@ from walle_stream.wire.graph import Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Nodes that have to do with each other; those of no output are in none."""
+    """Connected nodes; a node that no output needs belongs to no component."""
 
     numbers: Sequence[int]
-    """What its nodes are called in the request, ascending."""
+    """Numbers of the nodes in the request, ascending."""
     nodes: Sequence[Node]
-    """Their inputs are numbers within the component."""
+    """Nodes whose inputs are numbers within the component."""
     outputs: Sequence[int]
     """Nodes that the request asks for, ascending, each once."""
     depths: Sequence[int]
-    """How many models each node waits for; itself counts, if it is one."""
+    """Number of models for which each node waits; a model counts itself."""
 
 
 def components(graph: Graph) -> list[Component]:
-    """Cut a request into independent parts that have outputs, by their first node."""
+    """Cut a request into independent parts that have outputs, in the order of their first nodes."""
     wanted = set(graph.outputs)
     if len(wanted) == 1:
         return [_component(graph.nodes, range(len(graph.nodes)), sorted(wanted))]
@@ -69,7 +68,7 @@ def _component(
 
 
 def _roots(nodes: Sequence[Node]) -> list[int]:
-    # by union of what nodes read; a model that reads nothing is one with its like
+    # union-find over the nodes' inputs; calls of one model without inputs are joined
     parents = list(range(len(nodes)))
 
     def root(number: int) -> int:

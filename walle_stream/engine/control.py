@@ -1,7 +1,7 @@
 """Control flow: If, Loop, Scan and SequenceMap, on values that are known.
 
-Each runs the graphs of its node; what such a graph reads of the graph around it
-is given to it beside its own inputs.
+Each operator runs the graphs of its node. Such a graph gets its own inputs, and the values of the
+enclosing graph that it reads.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
-"""Takes a graph and its inputs by name, those that it reads around it included."""
+"""Takes a graph and its inputs by name, including values that it reads of the enclosing graph."""
 
 
 @lowers("If", "Loop", "Scan", "SequenceMap", kind=Kind.CONTROL)
@@ -26,10 +26,10 @@ def _control(call: Call) -> Result:
 
 
 def run_control(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
-    """Run a node of control flow, whose graphs ``run`` runs; ``env`` has all that it reads.
+    """Run a node of control flow; ``run`` runs its graphs, and ``env`` has all values it reads.
 
     Raises:
-        EngineError: It cannot be run; the message names the node.
+        EngineError: The node cannot be run; the message names the node.
     """
     try:
         if node.operator == "If":
@@ -48,7 +48,7 @@ def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     branch = _graph(node, "then_branch" if _truth(condition) else "else_branch")
     result = run(branch, _captured(branch, env))
     if len(result) < len(node.outputs):
-        raise LoweringError(f"its branch gives {len(result)} outputs, not {len(node.outputs)}")
+        raise LoweringError(f"its branch has {len(result)} outputs, not {len(node.outputs)}")
     return result
 
 
@@ -83,12 +83,12 @@ def _kept(data: Data, budget: Budget) -> Array:
 
 def _stacked(rows: list[Array]) -> Array:
     if any(row.shape != rows[0].shape for row in rows):
-        raise ShapeError("an output that is collected changes its shape between iterations")
+        raise ShapeError("a collected output changes its shape between iterations")
     return np.stack(rows)
 
 
 def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
-    # collected of no iteration: shape and dtype as they are declared, or as one would make them
+    # outputs of a loop without iterations: the declared shape and dtype, or those of a trial
     tensors = [
         kind if isinstance(kind, TensorType) else TensorType(FLOAT32)
         for kind in body.outputs[states:]
@@ -110,7 +110,7 @@ def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
 def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     if node.version >= 9:  # noqa: PLR2004  # the opset that dropped its batch axis
         return _scan_one(run, node, _arrays(node, env, 0), env, budget)
-    # opset 8: an input of lengths first, and an axis of batches in everything
+    # opset 8: the first input has the lengths, and all tensors have a batch axis
     inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
     batches = {array.shape[:1] for array in inputs}
     is_short = any(array.ndim < 2 for array in inputs[-count:])  # noqa: PLR2004  # batch, length
@@ -124,11 +124,11 @@ def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
         batch = [array[number] for array in inputs]
         kept = most if lengths is None else int(lengths[number])
         if not 0 <= kept <= most:
-            raise ShapeError(f"a length of {kept}, of {most} steps")
+            raise ShapeError(f"a length of {kept} is not in 0 .. {most} steps")
         batch[-count:] = [array[:kept] for array in batch[-count:]]
         result = [_tensor(data) for data in _scan_one(run, node, batch, env, budget)]
         states = len(inputs) - count
-        # what a shorter batch does not reach is 0
+        # zeros pad a shorter batch
         missing = (np.zeros((most - kept, *rows.shape[1:]), rows.dtype) for rows in result[states:])
         pairs = zip(result[states:], missing, strict=True)
         results.append([*result[:states], *map(np.concatenate, pairs)])
@@ -138,7 +138,7 @@ def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
 def _scan_inputs(node: Node, total: int) -> int:
     count = node.attributes.get("num_scan_inputs")
     if type(count) is not int or not 0 < count <= total:
-        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, of {total} inputs")
+        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, not in 1 .. {total} inputs")
     return count
 
 
@@ -172,7 +172,7 @@ def _scan_one(
 
 
 def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
-    # with the axis that is scanned in front, in the order that it is read
+    # the inputs with the scanned axis first, in the order of reading
     axes = _per_input(node, "scan_input_axes", len(inputs))
     backwards = _per_input(node, "scan_input_directions", len(inputs))
     moved = [
@@ -180,7 +180,7 @@ def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
         for array, axis, back in zip(inputs, axes, backwards, strict=True)
     ]
     if len({len(array) for array in moved}) > 1:
-        raise ShapeError(f"it scans inputs of lengths {[len(array) for array in moved]}")
+        raise ShapeError(f"it scans inputs of different lengths: {[len(array) for array in moved]}")
     return moved
 
 
@@ -201,10 +201,10 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
     inputs = [env[name] if name else None for name in node.inputs]
     first = inputs[0] if inputs else None
     if not isinstance(first, list):
-        raise LoweringError("input 0 is no sequence")
+        raise LoweringError("input 0 is not a sequence")
     counts = [len(sequence) for sequence in inputs if isinstance(sequence, list)]
     if min(counts) != max(counts):
-        raise ShapeError(f"sequences of {counts} tensors")
+        raise ShapeError(f"sequences of different lengths: {counts} tensors")
     body = _Body(run, node, env, len(inputs), 0)
     results: list[list[Data]] = [[] for _ in body.outputs]
     for number in range(len(first)):
@@ -220,12 +220,12 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
 def _graph(node: Node, name: str) -> Graph:
     value = node.attributes.get(name)
     if not isinstance(value, Graph):
-        raise LoweringError(f"attribute {name!r} is no graph")
+        raise LoweringError(f"attribute {name!r} is not a graph")
     return value
 
 
 class _Body:
-    """The graph that a node runs again and again, with what it reads around it."""
+    """The graph that a node runs repeatedly, with the values that it reads of enclosing graphs."""
 
     def __init__(
         self, run: RunGraph, node: Node, env: Mapping[str, Data], inputs: int, outputs: int
@@ -234,9 +234,7 @@ class _Body:
         if len(graph.inputs) != inputs:
             raise LoweringError(f"its body takes {len(graph.inputs)} inputs, not {inputs}")
         if len(graph.outputs) < outputs:
-            raise LoweringError(
-                f"its body gives {len(graph.outputs)} outputs, not {outputs} or more"
-            )
+            raise LoweringError(f"its body has {len(graph.outputs)} outputs, not {outputs} or more")
         self._run, self._graph, self._captured = run, graph, _captured(graph, env)
         self.outputs = list(graph.outputs.values())
 

@@ -1,8 +1,8 @@
-"""What geometric computing saves, counted: the operators that there are, and the work of backends.
+"""Counts of operators, and of the kernels that geometric computing saves.
 
-Walle 2022: without it every backend needs a kernel of every operator; with it a
-kernel of each atomic operator and one raster, while a transform or a composite is
-lowered once for all of them.
+Walle 2022: without geometric computing every backend needs a kernel of every operator. With it, a
+backend needs a kernel of each atomic operator and one raster. A transform or a composite is
+lowered once for all backends.
 """
 
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from walle_stream.engine.operators import ATOMIC, HOST
 
 @dataclass(frozen=True, slots=True)
 class OperatorCounts:
-    """Of an engine's operators, by what they are; the names are the paper's."""
+    """Number of an engine's operators of each kind; the names are the paper's."""
 
     aop: int
-    """Atomic: what a backend provides beside the raster."""
+    """Atomic: a backend provides these and the raster."""
     top: int
-    """Transforms: rasters alone."""
+    """Transforms: only rasters."""
     cop: int
     """Composites: rasters and atomics."""
     fop: int
-    """Control flow: runs graphs, the same for every backend."""
+    """Control flow: runs graphs, in the same way for every backend."""
 
     def before(self, backends: int) -> int:
-        """Count the work without it: ``(N_aop + N_top + N_cop) * N_ba + N_fop``."""
+        """Return the work without it: ``(N_aop + N_top + N_cop) * N_ba + N_fop``."""
         return (self.aop + self.top + self.cop) * backends + self.fop
 
     def after(self, backends: int) -> int:
-        """Count it with: ``(N_aop + 1) * N_ba + N_top + N_cop + N_fop``, where 1 is the raster."""
+        """Return the work with it: ``(N_aop + 1) * N_ba + N_top + N_cop + N_fop`` (1: raster)."""
         return (self.aop + 1) * backends + self.top + self.cop + self.fop
 
     def saved(self, backends: int) -> float:
-        """Say which part of the work is saved, at most 1; below 0 where it costs more."""
+        """Return the saved fraction of the work, at most 1; it is negative if the work grows."""
         return 1 - self.after(backends) / self.before(backends)
 
 
@@ -44,24 +44,24 @@ class OperatorRow:
 
     name: str
     domain: str
-    """Empty for ONNX's own."""
+    """Empty for ONNX's own domain."""
     kind: Kind
     module: str
-    """Of ``engine.lowering``, where its rule is."""
+    """The module of ``engine.lowering`` that has the rule."""
 
 
 PAPER_COUNTS: Final = OperatorCounts(aop=61, top=45, cop=16, fop=2)
-"""MNN's, which the paper counts."""
+"""Counts of MNN in the paper."""
 
 PAPER_BACKENDS: Final = 16
-"""N_ba of the paper."""
+"""Number of backends (N_ba) in the paper."""
 
 
 def operator_counts() -> OperatorCounts:
     """Count this engine's atomic operators, and ONNX's by kind.
 
-    Operators on strings count for no backend: the host runs them for all. Nor do sequences and
-    optionals, of which nothing is left in a program, and operators of ONNX that are one atomic.
+    Operators on strings do not count: the host runs them for all backends. Neither do sequences and
+    optionals, which disappear from a program, nor operators of ONNX that are a single atomic.
     """
     kinds = [rule.kind for rule in _published()]
     return OperatorCounts(
@@ -82,5 +82,5 @@ def operator_rows() -> list[OperatorRow]:
 
 
 def _published() -> list[Rule]:
-    # stages of operators are parts of their rules, no operators of anybody
+    # stages of operators are parts of rules, not operators of a model
     return [rule for rule in rules().values() if rule.domain != INNER_DOMAIN]

@@ -1,11 +1,11 @@
 """Tensor expressions of guests, on the engine: lowered, planned once, run in one call.
 
-A request names operations on constants. The structure of each of its independent
-parts, without the constants' elements, is the key of a plan: a script that asks for
-the same expression again, as scripts do for each batch, pays for lowering once. A
-model of the host cuts an expression: what it reads is run before it, what reads it
-behind it. Requests of many runs are computed side by side, each as if it had come
-alone; only models that take rows of several (``run_many``) see them together.
+A request names operations on constants. The key of a plan is the structure of an independent part
+of the request, without the elements of constants. Scripts repeat their expressions for each
+batch, so each expression is lowered once. A model of the host cuts an expression: its inputs are
+computed before the model runs, and its readers afterwards. Requests of many runs are computed side
+by side, each as if it had come alone. Only models that take rows of several requests
+(``run_many``) see them together.
 """
 
 import threading
@@ -26,31 +26,31 @@ from walle_stream.errors import ClusterError, EngineError, TensorError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph
 
 PLANS_MAX: Final = 128
-"""Plans that an evaluator keeps; the one that was not run for longest goes."""
+"""Plans that an evaluator keeps; the least recently run plan is dropped."""
 
 WORK_MAX_ELEMENTS: Final = 1 << 28
-"""Most elements that one request may compute, all nodes together."""
+"""Largest number of elements that all nodes of one request may compute."""
 
 CROSSING_MAX_BYTES: Final = 1 << 29
-"""Most bytes that requests which crossed together may make, but for what is used up at once."""
+"""Largest number of bytes that requests of one crossing may make, temporary values apart."""
 
 _KINDS: Final[Mapping[Any, tuple[str, Any]]] = {
     np.dtype(name): (name, np.dtype(name).newbyteorder("<")) for name in ITEM_BYTES
 }
-"""Name and wire form by dtype: asking a dtype for its name takes 3 us."""
+"""Name and wire form by dtype, since ``dtype.name`` takes 3 us."""
 
 CROSSING_WORK_MAX_ELEMENTS: Final = 1 << 32
-"""Most elements that requests which crossed together may compute."""
+"""Largest number of elements that requests of one crossing may compute."""
 
 type Model = Callable[..., Any]
-"""Arrays in; out an array, or a tuple or list of them."""
+"""Takes arrays, and returns an array, or a tuple or list of arrays."""
 
 
 class EngineEvaluator:
-    """Evaluates requests. Thread-safe if the models are; blocks."""
+    """Evaluates requests. Blocks; thread-safe if the models are."""
 
     def __init__(self, backend: Backend, models: Mapping[str, Model] | None = None) -> None:
-        """Take over; what models return depends on their inputs alone."""
+        """Take over a backend and models by name; models must be pure functions of their inputs."""
         self._backend = backend
         self._models = models or {}
         self._plans: OrderedDict[Any, _Stage] = OrderedDict()
@@ -60,16 +60,16 @@ class EngineEvaluator:
         """Compute the outputs of a request, in order.
 
         Raises:
-            TensorError: An unknown operator, shapes that do not fit, or too much.
-            ClusterError: Nobody is there to run a model.
+            TensorError: An operator is unknown, shapes do not fit, or the request is too large.
+            ClusterError: No actor is available to run a model.
         """
         return self.evaluate_all([graph])[0]
 
     def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
-        """Compute requests that crossed together, in order, each as if it had come alone.
+        """Compute the requests of one crossing, in order, each as if it had come alone.
 
         Raises:
-            TensorError: One of them cannot be computed, or they make too much together.
+            TensorError: A request cannot be computed, or the requests together are too large.
         """
         results: dict[int, list[Array]] = {}
         room_bytes, work_left = CROSSING_MAX_BYTES, CROSSING_WORK_MAX_ELEMENTS
@@ -83,7 +83,7 @@ class EngineEvaluator:
                 left_bytes = room_bytes - sum(job.nbytes for job in jobs)
                 work = sum(request.work for request in requests)
                 if (left_bytes < 0 or work > work_left) and len(graphs) > 1:
-                    raise TensorError("what was asked for together is too much: ask for each alone")
+                    raise TensorError("the requests together are too large: send each alone")
             room_bytes = left_bytes
             work_left -= work
             outputs = (request.outputs() for request in requests)
@@ -170,7 +170,7 @@ class EngineEvaluator:
         together: dict[str, list[_Call]] = {}
         for call in calls:
             if call.key not in call.job.models:
-                # what is put together is not there yet, but will not be asked for twice
+                # an empty list marks a call whose outputs come later, so it is made only once
                 call.job.models[call.key] = []
                 if hasattr(call.model, "run_many"):
                     together.setdefault(call.model_name, []).append(call)
@@ -231,11 +231,11 @@ class _Job:
 
     @property
     def nbytes(self) -> int:
-        # of what was computed so far
+        # bytes of the values computed so far
         return sum(array.nbytes for array in [*self.values.values()][self._input_count :])
 
     def name(self, number: int) -> str:
-        # what a script's errors call a node
+        # the name of a node in a script's errors
         return f"node {self.component.numbers[number]}"
 
 
@@ -255,32 +255,32 @@ class _Call:
 
     @property
     def inputs(self) -> list[Array]:
-        # a model may write into what it is given
+        # a model may write into its inputs
         node = self.job.component.nodes[self.number]
         return [self.job.values[number].copy() for number in node.inputs]
 
     def result(self) -> Array:
-        # one of the outputs of the model, which has run
+        # the output of the model that the node asks for; the model has run
         node, outputs = self.job.component.nodes[self.number], self.job.models[self.key]
         title = f"{self.job.name(self.number)}: model {self.model_name!r}"
         output = node.parameters.get("output")
         if type(output) is not int or not 0 <= output < len(outputs):
-            raise TensorError(f"{title} has {len(outputs)} outputs, not a number {output!r}")
+            raise TensorError(f"{title} has {len(outputs)} outputs, and no output {output!r}")
         result = outputs[output]
-        # an output that nobody asks for may be anything
+        # outputs that no node asks for are not checked
         if result.dtype not in _KINDS and result.dtype.name not in ITEM_BYTES:
             raise TensorError(f"{title} gives {result.dtype.name}")
         if result.size > MAX_ELEMENTS:
-            raise TensorError(f"{title} gives {result.size} elements: too many")
+            raise TensorError(f"{title} gives too many elements: {result.size}")
         return result
 
     def outputs(self) -> list[Array]:
-        # of the model, run for this node alone
+        # outputs of the model, run for this node alone
         inputs, run_many = self.inputs, getattr(self.model, "run_many", None)
         try:
             result = run_many([inputs])[0] if run_many else self.model(*inputs)
         except ClusterError:
-            raise  # no matter of what the script asks
+            raise  # not the script's fault
         except Exception as error:
             shapes = ", ".join(str(array.shape) for array in inputs)
             raise TensorError(
@@ -303,13 +303,13 @@ def _outputs_together(calls: Sequence[_Call]) -> list[list[Array]]:
             return [list(outputs) for outputs in run_many([call.inputs for call in calls])]
         except ClusterError:
             raise
-        except Exception:  # noqa: BLE001, S110 - a model's own; one call is to blame, and says so
+        except Exception:  # noqa: BLE001, S110 - any; the single calls below find the faulty one
             pass
     return [call.outputs() for call in calls]
 
 
 def _waves(graphs: Sequence[Graph]) -> list[list[int]]:
-    # those that need what others give come after these
+    # a request comes in a later wave than the requests whose outputs it needs
     waves: list[list[int]] = []
     wave_of: list[int] = []
     for number, graph in enumerate(graphs):
@@ -325,7 +325,7 @@ def _waves(graphs: Sequence[Graph]) -> list[list[int]]:
 def _constant(value: Array) -> Constant:
     kind = _KINDS.get(value.dtype)
     if kind is None:
-        # of another byte order
+        # a dtype of another byte order
         kind = (value.dtype.name, np.dtype(value.dtype.name).newbyteorder("<"))
     name, little = kind
     return Constant(name, value.shape, np.ascontiguousarray(value, little).tobytes())

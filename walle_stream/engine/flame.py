@@ -1,4 +1,4 @@
-"""A profile drawn: the model, its operators, their nodes, the nodes' steps. Plain SVG."""
+"""Flame graph of a profile, as plain SVG: the model, its operators, their nodes and steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ _ROW: Final = 26
 _TOP: Final = 64
 _MARGIN: Final = 8
 _SMALL: Final = 0.6
-"""Pixels below which neighbours are drawn as one box."""
+"""Width in pixels below which neighbours are drawn as one box."""
 _LETTER: Final = 6.6
-"""Pixels of a letter, about."""
+"""Approximate width of a letter, in pixels."""
 _COLOURS: Final = {
     "model": "#cbd5e1", "operator": "#93c5fd", "node": "#bfdbfe", "atomic": "#fdba74",
     "matmul": "#f87171", "raster": "#86efac", "other": "#e2e8f0",
@@ -33,7 +33,7 @@ class _Box:
 
 
 def flame_svg(profile: Profile) -> str:
-    """Draw a profile as SVG alone: a box is as wide as its time, its title says it in full."""
+    """Draw a profile as SVG: the width of a box is its time, and its title has all figures."""
     whole_ms = max(profile.mean_ms, 1e-9)
     scale = (_WIDTH - 2 * _MARGIN) / whole_ms
     boxes = _joined(_boxes(profile), scale)
@@ -78,24 +78,24 @@ def _boxes(profile: Profile) -> list[_Box]:
                 step_ms += step.ms
             start_ms += node.total.ms
     other = profile.other
-    title = f"{_facts(other)}: inputs and outputs copied, plans looked up, control flow"
+    title = f"{_facts(other)}: copies of inputs and outputs, look-ups of plans, control flow"
     boxes.append(_Box(1, start_ms, other.ms, "other", "other", title))
     return boxes
 
 
 def _joined(boxes: list[_Box], scale: float) -> list[_Box]:
-    """Join small neighbours of a row: a thousand slivers are not read, but loaded."""
+    """Join small neighbours of a row: thousands of slivers are unreadable and slow to load."""
     kept: list[_Box] = []
     small: dict[int, list[_Box]] = {}
 
     def flush(row: int) -> None:
         group = small.pop(row, [])
-        if len(group) < 2:  # noqa: PLR2004  # one alone says what it is
+        if len(group) < 2:  # noqa: PLR2004  # a single box keeps its label
             kept.extend(group)
             return
         ms = sum(box.ms for box in group)
         label = f"{len(group)} more"
-        title = f"{len(group)} small ones: {ms:,.3f} ms"
+        title = f"{len(group)} small boxes: {ms:,.3f} ms"
         kept.append(_Box(row, group[0].start_ms, ms, group[0].kind, label, title))
 
     for box in boxes:
@@ -115,7 +115,7 @@ def _drawn(box: _Box, scale: float) -> str:
     room = int((width - 6) / _LETTER)
     label = box.label if len(box.label) <= room else f"{box.label[: room - 1]}…"
     text = ""
-    if room >= 3:  # noqa: PLR2004  # fewer letters say nothing
+    if room >= 3:  # noqa: PLR2004  # fewer letters are unreadable
         text = f'<text x="{x + 3:.2f}" y="{y + 17}" pointer-events="none">{_clean(label)}</text>'
     return (
         f'<g><title>{_clean(box.title)}</title><rect x="{x:.2f}" y="{y}" width="{width:.2f}" '
@@ -139,5 +139,5 @@ def _facts(timing: Timing, name: str = "") -> str:
 
 
 def _clean(text: str) -> str:
-    # names are a model's: XML has no place for control characters
+    # names come from a model, and XML forbids control characters
     return escape("".join(character if character.isprintable() else "\ufffd" for character in text))

@@ -1,8 +1,8 @@
-"""Models as they come: nodes by name, before they are lowered.
+"""Models before they are lowered: graphs of nodes that name their values.
 
-An importer makes them; nothing here knows a file format. Names, attributes and
-operators are ONNX's, the vocabulary that models are exchanged in; the opset
-imports say which version of an operator a node means.
+An importer makes them; this module knows no file format. Names, attributes and operators are
+those of ONNX, the usual exchange format for models. The opset imports give the version of an
+operator that a node means.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,23 +17,23 @@ from walle_stream.engine.program import Array, DType
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Of an input or output: a dtype and what is known of the shape."""
+    """Dtype of an input or output, and the known part of its shape."""
 
     dtype: DType
     shape: tuple[int | str | None, ...] | None = None
-    """A number, a name that stands for one number, or None; None for any rank."""
+    """Each axis is a number, a name that stands for one number, or None. None: any rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceType:
-    """Tensors in a list."""
+    """A list of values of one type."""
 
     element: "ValueType"
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalType:
-    """A value, or none."""
+    """A value that may be empty."""
 
     element: "ValueType"
 
@@ -44,13 +44,13 @@ type ValueType = TensorType | SequenceType | OptionalType | None
 
 
 def _shown(name: str) -> str:
-    # a name comes from a file: a message is one line of bounded length all the same
+    # a name comes from a file, but a message must be one line of bounded length
     short = name if len(name) <= TITLE_MAX else f"{name[:TITLE_MAX]}..."
     return short if short.isprintable() else ascii(short)
 
 
 class OperatorKey(NamedTuple):
-    """What a node calls: an operator, or a function of the model."""
+    """Key of the operator, or of the model's function, that a node calls."""
 
     domain: str
     name: str
@@ -59,7 +59,7 @@ class OperatorKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator applied to values; an empty name is an input or output left out."""
+    """An operator applied to values; an empty name stands for an omitted input or output."""
 
     operator: str
     inputs: tuple[str, ...]
@@ -69,45 +69,45 @@ class Node:
     name: str = ""
     domain: str = ""
     version: int = 0
-    """The version of the operator's domain that the node was written for."""
+    """The version of the operator's domain for which the node was written."""
     overload: str = ""
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """Name of the node in messages."""
         called = self.name or ", ".join(name for name in self.outputs if name)
         return f"node {_shown(called)!r} ({_shown(self.qualified_operator)}, opset {self.version})"
 
     @property
     def key(self) -> OperatorKey:
-        """What it calls."""
+        """Key of the operator or function that the node calls."""
         return OperatorKey(self.domain, self.operator, self.overload)
 
     @property
     def qualified_operator(self) -> str:
-        """Its operator, behind its domain where that is not ONNX's own."""
+        """The operator, after its domain unless that is ONNX's own."""
         return f"{self.domain}.{self.operator}" if self.domain else self.operator
 
     @property
     def first_output(self) -> str:
-        """The name of the first output that has one; of no other node."""
+        """Name of the first output that has a name; no other node makes it."""
         return next((name for name in self.outputs if name), "")
 
     @property
     def needed(self) -> set[str]:
-        """Names of the values that it reads, those of its graphs included."""
+        """Names of the values that the node reads, including those that its graphs read."""
         free = (name for graph in self.graphs() for name in graph.free_names)
         return {*self.inputs, *free} - {""}
 
     def within(self) -> Iterator["Node"]:
-        """Give it, the nodes of its graphs, and what is within these."""
+        """Yield the node itself and, recursively, the nodes of its graphs."""
         yield self
         for graph in self.graphs():
             for node in graph.nodes:
                 yield from node.within()
 
     def graphs(self) -> Iterator["Graph"]:
-        """Give the graphs among its attributes."""
+        """Yield the graphs among the attributes."""
         for value in self.attributes.values():
             if isinstance(value, Graph):
                 yield value
@@ -117,11 +117,11 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes in an order in which each finds its inputs made."""
+    """Nodes in topological order: each comes after the nodes that make its inputs."""
 
     name: str
     inputs: Mapping[str, ValueType]
-    """In order; those that a constant stands in for are given or left out."""
+    """Types by name, in order. A caller may omit an input that has a constant as default."""
     outputs: Mapping[str, ValueType]
     nodes: tuple[Node, ...]
     constants: Mapping[str, Array] = field(default_factory=dict)
@@ -138,15 +138,16 @@ class Graph:
         return frozenset(free)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give what is pickled; weights with gaps as the memory that they are views of.
+        """Return the state to pickle, with the whole memory of weights whose rows have gaps.
 
-        numpy would copy those into the pickle: in a buffer beside it, processes share them.
+        numpy would copy such a view into the pickle. Contiguous memory goes into a buffer of its
+        own, which processes share.
         """
         packed = {name: _Gapped.of(data) or data for name, data in self.constants.items()}
         return {**vars(self), "constants": packed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what was pickled."""
+        """Restore the pickled state."""
         constants = {
             name: data.view() if isinstance(data, _Gapped) else data
             for name, data in state["constants"].items()
@@ -155,7 +156,7 @@ class Graph:
 
 
 class _Gapped(NamedTuple):
-    """A matrix whose rows have gaps between them: see ``planning.weights``."""
+    """A matrix with gaps between its rows; see ``planning.weights``."""
 
     memory: Array
     columns: int
@@ -178,19 +179,19 @@ class _Gapped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An operator that a model defines by other nodes."""
+    """An operator that a model defines as a list of nodes."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: tuple[str, ...]
-    """Names that nodes of it may refer to."""
+    """Names to which its nodes may refer."""
     defaults: Mapping[str, Any]
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A graph and the functions that it calls."""
+    """A graph, the functions that it calls, and the opset version of each domain."""
 
     graph: Graph
     functions: Mapping[OperatorKey, Function] = field(default_factory=dict)
@@ -199,6 +200,6 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class AttributeReference:
-    """Stands for an attribute of the function that a node is in."""
+    """Stands for an attribute of the function that contains a node."""
 
     name: str

@@ -1,9 +1,8 @@
-"""A model as scripts ask for it: tensors by position in, outputs by number out.
+"""A model for scripts, with inputs by position and outputs by number.
 
-A script has five dtypes, a model any. A tensor is cast to what the model declares
-where each of its values stays what it is, and else refused; an output whose dtype
-scripts do not have is widened. Both depend on the model's declaration and the
-values alone: a run that is repeated gets the same.
+A script has five dtypes, a model may have any. A tensor is cast to the declared dtype if every
+value survives the cast, and refused otherwise. An output is widened if scripts lack its dtype.
+Both depend only on the model's declaration and the values, so a repeated run gets the same result.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from walle_stream.engine.threads import blas_threads
 from walle_stream.errors import DTypeError, EngineError, ModelError
 
 RUN_MAX_S: Final = 60.0
-"""Of one evaluation of a pipeline's model, looked at between nodes and iterations."""
+"""Time limit of one evaluation of a pipeline's model, checked between nodes and iterations."""
 
 
 _WIDER: Final[Mapping[str, DType]] = {
@@ -28,7 +27,7 @@ _WIDER: Final[Mapping[str, DType]] = {
     **dict.fromkeys(("int2", "int4", "int8", "int16", "uint16"), np.dtype(np.int32)),
     "uint32": INT64,
 }
-"""What an output becomes: every value of the one is a value of the other."""
+"""Wider dtype of an output, which holds every value of the narrower one."""
 
 _TWO_63: Final = 2.0**63
 
@@ -43,13 +42,13 @@ class HostedModel:
     """A model as a function of arrays: a ``ModelRunner`` in this process."""
 
     def __init__(self, module: Module) -> None:
-        """Take over; looks at the whole model, runs nothing.
+        """Take over a module and check its whole model; runs nothing.
 
-        Inputs that have no value in the model are given by position.
+        The inputs by position are those that have no value in the model.
 
         Raises:
-            DTypeError: An input is nothing that a script's tensor can become.
-            ModelError: It draws random numbers without a seed.
+            DTypeError: A script's tensor cannot be cast to the type of an input.
+            ModelError: The model draws random numbers without a seed.
         """
         for name, kind in module.inputs.items():
             _check_input(name, kind)
@@ -57,44 +56,46 @@ class HostedModel:
         drawing = next(_unseeded(model), None)
         if drawing is not None:
             raise ModelError(
-                f"{drawing.title}: it draws other random numbers in each run, and a run that is"
-                " repeated must give the same: export the model for inference, or with a seed"
+                f"{drawing.title}: it draws other random numbers in each run, but a repeated run"
+                " must give the same result: export the model for inference, or with a seed"
             )
         self._module: Module | None = module
 
     @classmethod
     def of(cls, model: Model, backend: str = "numpy", threads: int | None = None) -> Self:
-        """Make it as pipelines run their models, here or in another process alike.
+        """Make a hosted model as pipelines run it, in this or in another process.
 
-        Without a number of threads, products of matrices use one, if numpy's library can be told.
+        Matrix products use one thread by default, if the thread count of numpy's library can be
+        set.
 
         Raises:
-            EngineError: It cannot be had here, or is nothing for scripts.
+            EngineError: The model cannot run here, or is unsuitable for scripts.
         """
         if threads is None and blas_threads() is not None:
-            # with several, sums may be added up in another order
+            # with several threads, sums may be added in another order
             threads = 1
         limits = Limits(seconds=RUN_MAX_S)
         return cls(Module(model, backend=backend, threads=threads, limits=limits))
 
     @property
     def module(self) -> Module:
-        """What runs it.
+        """The module that runs the model.
 
         Raises:
-            EngineError: It was closed.
+            EngineError: The model was closed.
         """
         if self._module is None:
             raise EngineError("the model is closed: its host has ended, or is ending")
         return self._module
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
-        """Run the model on arrays in its inputs' order; optional ones may be left out at the end.
+        """Run the model on arrays in the order of its inputs.
 
-        Returns its outputs, in order; one that is no tensor is an array of objects.
+        Optional inputs at the end may be omitted. Returns the outputs, in order. An output that is
+        not a tensor becomes an array of objects.
 
         Raises:
-            EngineError: They do not fit, or the model cannot be run with them; the
+            EngineError: The arrays do not fit, or the model cannot be run with them; the
                 message names the input or the node.
         """
         module = self.module
@@ -110,7 +111,7 @@ class HostedModel:
         return tuple(_widened(data) for data in module.run(inputs).values())
 
     def close(self) -> None:
-        """Let go of weights and plans; see ``ModelRunner``."""
+        """Release weights and plans; see ``ModelRunner``."""
         self._module = None
 
 
@@ -123,10 +124,10 @@ def _check_input(name: str, kind: ValueType) -> None:
     if declared is None:
         return
     if not isinstance(declared, TensorType):
-        raise DTypeError(f"input {name!r} is a sequence: scripts have tensors alone")
+        raise DTypeError(f"input {name!r} is a sequence, but scripts have only tensors")
     dtype = declared.dtype
     if dtype != BOOL and not is_integer(dtype) and not is_floating(dtype):
-        raise DTypeError(f"input {name!r} is of {dtype.name}: scripts have tensors of numbers")
+        raise DTypeError(f"input {name!r} is of {dtype.name}: scripts have only tensors of numbers")
 
 
 def _cast(name: str, array: Array, kind: ValueType) -> Array:
@@ -140,7 +141,7 @@ def _cast(name: str, array: Array, kind: ValueType) -> Array:
     if not is_same:
         raise DTypeError(
             f"input {name!r} is of {dtype.name}, which cannot hold each value of this"
-            f" {array.dtype.name} tensor: give what it can hold, or use astype"
+            f" {array.dtype.name} tensor: give values that it can hold, or use astype"
         )
     return other
 
@@ -149,7 +150,7 @@ def _is_same(array: Array, other: Array) -> bool:
     if is_floating(array.dtype):
         if is_floating(other.dtype):
             return bool(np.array_equal(array, other.astype(np.float64), equal_nan=True))
-        if not np.all((array >= -_TWO_63) & (array < _TWO_63)):  # nor is a NaN
+        if not np.all((array >= -_TWO_63) & (array < _TWO_63)):  # also false for NaN
             return False
         whole = array.astype(np.int64)
         if not np.array_equal(whole, array):
@@ -157,10 +158,10 @@ def _is_same(array: Array, other: Array) -> bool:
         array = whole
     if is_floating(other.dtype):
         wide = other.astype(np.float64)
-        # 2**63 and infinity would not come back as what they are
+        # 2**63 and infinity do not survive the cast to int64
         is_inside = (wide >= -_TWO_63) & (wide < _TWO_63)
         return bool(np.all(is_inside)) and bool(np.array_equal(wide.astype(np.int64), array))
-    # there and back loses nothing but a sign
+    # a cast there and back loses only a sign
     if other.dtype.name.startswith("uint") and np.any(array < 0):
         return False
     return bool(np.array_equal(other.astype(np.int64), array))
@@ -195,7 +196,7 @@ def _draws(node: Node, constants: Mapping[str, Any]) -> bool:
         return False
     if node.operator != "Dropout":
         return node.operator in _SEEDED
-    if node.version < 7:  # noqa: PLR2004  # opsets below are told that they test
+    if node.version < 7:  # noqa: PLR2004  # older opsets have the attribute is_test
         return not node.attributes.get("is_test", 0)
     trains = node.inputs[2] if len(node.inputs) > 2 else ""  # noqa: PLR2004  # data, ratio, mode
     if node.version < 12 or not trains:  # noqa: PLR2004  # the opset that made it an input

@@ -1,4 +1,4 @@
-"""What a caller gives a model, held against what the model declares, at one place."""
+"""Checks of a caller's inputs against the model's declaration."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,24 +13,24 @@ from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 _NAMES_SHOWN = 20
 
 TEXTS_MAX: Final = 1 << 26
-"""Elements of a tensor of text, each of which is looked at."""
+"""Largest number of elements of a tensor of text; each element is checked."""
 
 
 def checked_inputs(graph: Graph, values: Mapping[str, Any]) -> dict[str, Data]:
     """Return a caller's values as arrays of the declared dtypes and shapes.
 
     Numbers and lists of numbers take the declared dtype, and strings the dtype ``object``. A list
-    of tensors is for a sequence, None for an optional value that is empty.
+    of tensors is a sequence, and None is an empty optional value.
 
     Raises:
-        EngineError: A name is unknown, or an input missing.
-        DTypeError: One has another dtype than the model declares.
-        ShapeError: One has another shape, or a name of a size stands for two numbers.
+        EngineError: A name is unknown, or an input is missing.
+        DTypeError: The dtype of an input differs from the model's declaration.
+        ShapeError: The shape of an input differs, or the name of a size stands for two numbers.
     """
     if not isinstance(values, Mapping):
         raise EngineError(
-            f"inputs are given by name, as {{'name': array}}, not as {_shown(values)}: the model"
-            f" has {_names(graph)}"
+            f"inputs must be given by name, as {{'name': array}}, not as {_shown(values)}:"
+            f" the model has {_names(graph)}"
         )
     unknown = [name for name in values if name not in graph.inputs]
     if unknown:
@@ -66,7 +66,7 @@ def _checked(value: Any, kind: ValueType, name: str, sizes: dict[str, tuple[int,
         case SequenceType(element):
             if not isinstance(value, (list, tuple)):
                 raise EngineError(f"a list of tensors is expected, not {_shown(value)}")
-            # tensors of a sequence may differ where a name stands for their sizes
+            # a named size may differ between the tensors of a sequence
             return [_checked(item, element, name, {}) for item in value]
         case TensorType(dtype, shape):
             if value is None:
@@ -93,7 +93,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError, MemoryError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise EngineError(f"{_shown(value)} is no tensor: {reason}") from error
+        raise EngineError(f"{_shown(value)} cannot be a tensor: {reason}") from error
     check_size(array.shape)
     array = native(array)
     if array.dtype.kind in "SUTO":
@@ -106,12 +106,12 @@ def _array(value: Any, dtype: DType | None) -> Array:
         with np.errstate(all="ignore"):
             array = array.astype(dtype)
     elif array.dtype.kind in "mM" or array.dtype.type is np.void:
-        raise DTypeError(f"tensors have no dtype {array.dtype.name}")
+        raise DTypeError(f"tensors cannot have the dtype {array.dtype.name}")
     return array
 
 
 def _fits(array: Array, dtype: DType) -> bool:
-    # of a Python number or a list, whose dtype nobody has chosen
+    # for a Python number or a list, whose dtype the caller has not chosen
     if not array.size:
         return dtype != TEXT
     if is_floating(dtype):
@@ -120,14 +120,14 @@ def _fits(array: Array, dtype: DType) -> bool:
         return False
     with np.errstate(all="ignore"):
         result = array.astype(dtype)
-        # there and back loses nothing but a sign
+        # a cast there and back loses only a sign
         is_same = np.array_equal(result.astype(array.dtype), array)
         return bool(is_same) and np.array_equal(result < 0, array < 0)
 
 
 def _texts(array: Array) -> Array:
     if array.size > TEXTS_MAX:
-        raise ShapeError(f"{array.size} texts are more than {TEXTS_MAX}")
+        raise ShapeError(f"a tensor of {array.size} texts has more than {TEXTS_MAX}")
     flat = []
     for element in array.reshape(-1).tolist():
         text = element
@@ -137,7 +137,7 @@ def _texts(array: Array) -> Array:
             except UnicodeDecodeError as error:
                 raise EngineError(f"text that is not UTF-8: {error}") from error
         if not isinstance(text, str):
-            raise DTypeError(f"tensors of objects hold text alone, not {_shown(element)}")
+            raise DTypeError(f"tensors of objects hold only text, not {_shown(element)}")
         flat.append(text)
     return np.array(flat, TEXT).reshape(array.shape)
 
@@ -152,7 +152,7 @@ def _check_shape(
         return
     wanted = "[" + ", ".join("?" if n is None else str(n) for n in declared) + "]"
     if len(shape) != len(declared):
-        raise ShapeError(f"its shape is {list(shape)}, of {len(shape)} axes; {wanted} is declared")
+        raise ShapeError(f"its shape {list(shape)} has {len(shape)} axes; {wanted} is declared")
     for mine, theirs in zip(shape, declared, strict=True):
         if isinstance(theirs, int) and mine != theirs:
             raise ShapeError(f"its shape is {list(shape)}, not {wanted}")

@@ -1,8 +1,8 @@
-"""What a model may ask for: bounds on a run, and the count of what it has used.
+"""Bounds on a run of a model, and the budget that a run has used.
 
-A model may be any program: a loop whose condition never ends, functions that call
-functions twice each, shapes that multiply. None of it is wrong as such, so it is
-bounded: whoever needs more gives ``Limits`` of his own.
+A model may be any program: a loop that never ends, functions that each call two others, shapes
+that multiply. None of these is wrong in itself, so they are bounded. A caller that needs more
+passes larger ``Limits``.
 """
 
 import os
@@ -24,12 +24,12 @@ from walle_stream.errors import EngineError
 _CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
 _SORT_WORK: Final = 16
-"""Work of an element that is sorted: about the logarithm of a usual length."""
+"""Work per sorted element: about the logarithm of a usual length."""
 
 
 @cache
 def memory_of_machine() -> int:
-    """Give the bytes of memory of the machine, or of the container that this process is in."""
+    """Return the bytes of memory of the machine, or of the container of this process."""
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         text = _CGROUP.read_text(encoding="ascii").strip()
@@ -40,26 +40,26 @@ def memory_of_machine() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds; what reaches beyond one is an ``EngineError`` that names it."""
+    """Bounds on a run; a run that exceeds one ends with an ``EngineError`` that names the bound."""
 
     iterations: int = 1 << 24
-    """Graphs within nodes that one run may run: iterations of all loops, and branches."""
+    """Inner graphs that one run may run: iterations of all loops, and branches."""
     nodes: int = 1 << 20
-    """Nodes of a graph once the functions that it calls are put in place."""
+    """Nodes of a graph after its functions are inlined."""
     steps: int = 1 << 20
     """Steps of a lowered piece of a graph."""
     work: int = 1 << 46
-    """Elements that one run may read, make, or multiply and add."""
+    """Elements that one run may read, write, or multiply and add."""
     nbytes: int = field(default_factory=memory_of_machine)
-    """Of the memory of one plan, of its constants, and of what a loop collects."""
+    """Bytes of one plan's memory, of its constants, and of the rows that loops collect."""
     seconds: float | None = None
-    """Of one run, looked at between nodes and between iterations; a step is not interrupted."""
+    """Time of one run, checked between nodes and between iterations; a step is not interrupted."""
 
     def __post_init__(self) -> None:
-        """Look at the numbers.
+        """Check the numbers.
 
         Raises:
-            EngineError: One is no number that a bound can be.
+            EngineError: A bound has the wrong type, or is negative.
         """
         for name in ("iterations", "nodes", "steps", "work", "nbytes"):
             value = getattr(self, name)
@@ -71,21 +71,21 @@ class Limits:
 
 
 class Budget:
-    """What one run has used of its limits. For one thread."""
+    """The part of its limits that one run has used. For one thread."""
 
     __slots__ = ("_deadline", "_iterations", "_nbytes", "_work", "limits")
 
     def __init__(self, limits: Limits) -> None:
-        """Begin with nothing used."""
+        """Start the clock, with nothing used."""
         self.limits = limits
         self._iterations = self._work = self._nbytes = 0
         self._deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
 
     def iterate(self) -> None:
-        """Count the run of a graph within a node.
+        """Count a run of an inner graph.
 
         Raises:
-            EngineError: It is one too many, or too late.
+            EngineError: There are too many runs, or the time is over.
         """
         self._iterations += 1
         if self._iterations > self.limits.iterations:
@@ -99,7 +99,7 @@ class Budget:
         """Count the elements of work that is about to be done.
 
         Raises:
-            EngineError: It is too much, or too late.
+            EngineError: There is too much work, or the time is over.
         """
         self._work += work
         if self._work > self.limits.work:
@@ -112,13 +112,13 @@ class Budget:
         """Count bytes that stay until the run ends.
 
         Raises:
-            EngineError: It is too much.
+            EngineError: There are too many bytes.
         """
         self._nbytes += nbytes
         check_memory(self._nbytes, self.limits)
 
     def check_time(self) -> None:
-        """Look at the clock.
+        """Compare the clock with the deadline.
 
         Raises:
             EngineError: The time is over.
@@ -128,24 +128,24 @@ class Budget:
 
 
 def check_memory(nbytes: int, limits: Limits) -> None:
-    """Refuse memory before it is asked for.
+    """Refuse too much memory before it is allocated.
 
     Raises:
-        EngineError: It is too much.
+        EngineError: The number of bytes exceeds the limit.
     """
     if nbytes > limits.nbytes:
-        raise EngineError(f"it takes {nbytes} bytes, of {limits.nbytes} at most (Limits.nbytes)")
+        raise EngineError(f"it takes {nbytes} bytes, more than {limits.nbytes} (Limits.nbytes)")
 
 
 @contextmanager
 def guarded(name: str) -> Iterator[None]:
-    """Lower or run a graph; numpy warns of nothing.
+    """Guard a block that lowers or runs a graph; numpy's warnings are off.
 
     Raises:
         EngineError: There is not enough memory.
     """
     try:
-        # rules compute with attributes, which may be anything
+        # rules compute with attributes, which may have any value
         with np.errstate(all="ignore"):
             yield
     except MemoryError as error:
@@ -153,9 +153,9 @@ def guarded(name: str) -> Iterator[None]:
 
 
 def work_of(step: Step) -> int:
-    """Count the elements that a step reads, makes, or multiplies and adds.
+    """Count the elements that a step reads, writes, or multiplies and adds.
 
-    An output of unknown shape counts nothing.
+    An output of unknown shape counts as 0.
     """
     size = step.output.size if step.output.has_shape else 0
     if step.operator is Operator.MATMUL:

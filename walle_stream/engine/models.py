@@ -1,8 +1,7 @@
-"""Models that are loaded and run: the engine as its users see it.
+"""Public interface of the engine: load a model and run it.
 
-A ``Module`` runs any graph: control flow, shapes that change, shapes that depend
-on values. What was lowered and planned for one set of shapes is kept for the
-next run with them.
+A ``Module`` runs any graph: control flow, shapes that change, shapes that depend on values. It
+keeps the plans for one set of shapes for the next run with these shapes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 class Module:
     """A model that is ready to run. Thread-safe; ``run`` blocks.
 
-    Any thread may call it, several at a time: each run has memory of its own, the
-    plans are shared. The first run for new shapes lowers and plans, meanwhile
-    other runs that need a plan of the same part of the graph wait.
+    Several threads may call it at a time: each run has its own memory, and the plans are shared.
+    The first run for new shapes lowers and plans. Other runs that need a plan of the same part of
+    the graph wait meanwhile.
     """
 
     def __init__(
@@ -36,10 +35,10 @@ class Module:
     ) -> None:  # fmt: skip
         """Take over a model as an importer makes it; it is not changed.
 
-        The backend is ``numpy``, or ``reference``, which is slow and the definition. ``threads`` is
-        of products of matrices in a run; None leaves numpy's own number. It is the whole process's
-        while the run lasts, see ``engine.threads``. Each run has the limits; without any it is as
-        wide as the machine allows.
+        The backend is ``numpy``, or ``reference``, which is slow and defines the results.
+        ``threads`` is the number of threads for matrix products; None keeps numpy's own number. The
+        number holds for the whole process during a run, see ``engine.threads``. ``limits`` apply to
+        each run; by default they are as wide as the machine allows.
         """
         self.model = model
         self.backend = backend
@@ -51,17 +50,17 @@ class Module:
 
     @property
     def inputs(self) -> Mapping[str, ValueType]:
-        """What must be given, in order: dtype and shape by name.
+        """Required inputs, in order: dtype and shape by name.
 
-        An axis of a shape is a number, a name that stands for one, or None. Inputs
-        that the model has a value for are not among them; they may be given.
+        An axis of a shape is a number, a name that stands for a number, or None. Optional inputs,
+        for which the model has a value, are not included.
         """
         graph = self.model.graph
         return {name: kind for name, kind in graph.inputs.items() if name not in graph.constants}
 
     @property
     def outputs(self) -> Mapping[str, ValueType]:
-        """What it gives, in order; as far as the model says it."""
+        """Outputs, in order: dtype and shape by name, as far as the model declares them."""
         return self.model.graph.outputs
 
     def run(
@@ -69,17 +68,18 @@ class Module:
     ) -> dict[str, Any]:
         """Run the model. Blocks.
 
-        Inputs are arrays by name, or what numpy makes arrays of; lists of them for sequences, None
-        for an empty optional. They are not changed. The whole model is run whichever outputs are
-        wanted. Returns arrays by name, the caller's own; lists of them for sequences.
+        Inputs are arrays by name, or values that numpy converts to arrays. A sequence is a list of
+        them, an empty optional is None. Inputs are not changed. The whole model runs, whatever
+        ``outputs`` selects. Returns arrays by name, or lists of arrays for sequences; they belong
+        to the caller.
 
         Raises:
             EngineError: An input or output is wrong, or the model cannot be run with
-                it; the message names it, or the node.
+                it; the message names the input, the output or the node.
         """
         names = list(self.outputs)
         if isinstance(outputs, str) or not (outputs is None or isinstance(outputs, Sequence)):
-            raise EngineError(f"outputs are given as a list of names, not {outputs!r:.100}")
+            raise EngineError(f"outputs must be given as a list of names, not {outputs!r:.100}")
         wanted = names if outputs is None else list(outputs)
         unknown = next((name for name in wanted if name not in names), None)
         if unknown is not None:
@@ -91,7 +91,7 @@ class Module:
         return owned({name: result[name] for name in wanted}, arrays)
 
     def session(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Session:
-        """Make a session of the model for shapes, with this backend, threads and limits."""
+        """Make a session of the model for shapes, with the same backend, threads and limits."""
         return Session(
             self.model, shapes, backend=self.backend, threads=self.threads, limits=self.limits
         )
@@ -99,8 +99,8 @@ class Module:
     def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> "Profile":
         """Time the steps of the model over several runs, after one that plans. Blocks.
 
-        Inputs are as for ``run``. The profile has times by node and operator, and what the passes
-        saved.
+        Inputs are as for ``run``. The profile has times by node and operator, and the size of the
+        program after each stage.
         """
         from walle_stream.engine.profiling import profile_model  # noqa: PLC0415  # seldom
 
@@ -116,12 +116,12 @@ def load(
 ) -> Module:  # fmt: skip
     """Read an ONNX file as a ``Module``, with its arguments. Blocks; any thread may call it.
 
-    Tensors beside the file are read from its folder alone. Nothing is lowered before it is run.
+    External tensors are read only from the folder of the file. Lowering waits for the first run.
 
     Raises:
-        ModelError: It is no ONNX model, or one that cannot be read.
-        EngineError: The extra ``onnx`` is not installed, or there is no such backend
-            or number of threads.
+        ModelError: The file is not an ONNX model, or cannot be read.
+        EngineError: The extra ``onnx`` is not installed, the backend is unknown, or the number of
+            threads cannot be set.
     """
     return Module(read_model(path), backend=backend, threads=threads, limits=limits)
 
@@ -132,6 +132,6 @@ def load_bytes(
 ) -> Module:  # fmt: skip
     """Read an ONNX model from the bytes of its file; see ``load``.
 
-    Its tensors outside of the file are in ``folder``; None: it may have none.
+    ``folder`` has its external tensors; with None the model may have none.
     """
     return Module(read_model_bytes(data, folder), backend=backend, threads=threads, limits=limits)

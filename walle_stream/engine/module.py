@@ -1,10 +1,9 @@
 """Runs graphs of any kind: pieces, and the control flow between them.
 
-A graph is lowered piece by piece. A piece ends where what follows depends on
-values: at an ``If`` or a loop, and at a shape that a node computes from its
-elements. Each piece is planned for the shapes that it meets and kept, so that a
-graph that meets the same again runs without lowering anything (MNN calls this a
-module, and a piece of it a session).
+A graph is lowered piece by piece. A piece ends where its continuation depends on values: at an
+``If`` or a loop, and at a shape that a node computes from elements. The plans of a piece are kept
+by the shapes of its inputs, so a run with known shapes lowers nothing. MNN calls such a graph a
+module, and a piece of it a session.
 """
 
 import threading
@@ -30,21 +29,21 @@ from walle_stream.engine.program import Array, Data, Program, Tensor
 from walle_stream.errors import EngineError
 
 PLANS_MAX: Final = 64
-"""Plans that a stage of a graph keeps; the one that was not run for longest goes."""
+"""Plans that a stage of a graph keeps; the least recently used plan is dropped."""
 
 GRAPHS_MAX: Final = 1024
-"""Runners of inner graphs that a graph keeps: lowering for new shapes makes new ones."""
+"""Runners of inner graphs that a graph keeps; lowering for new shapes makes new ones."""
 
 
 class Plan(Protocol):
-    """A program made ready for one backend. Thread-safe; blocks."""
+    """A program prepared for one backend. Thread-safe; blocks."""
 
     @property
     def nbytes(self) -> int:
-        """Memory of one run, beside constants and what a kernel takes meanwhile."""
+        """Bytes of memory of one run, without constants and temporary memory of kernels."""
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run it on inputs of the program's shapes and dtypes; outputs are the caller's own."""
+        """Run on inputs of the program's shapes and dtypes; the outputs belong to the caller."""
 
 
 class Backend(Protocol):
@@ -53,20 +52,20 @@ class Backend(Protocol):
     name: str
 
     def plan(self, program: Program) -> Plan:
-        """Make a lowered program, which is kept, ready."""
+        """Prepare a lowered program; the plan keeps it."""
 
     def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
-        """Run one step, see ``backends.reference``."""
+        """Run one step; see ``backends.reference``."""
 
 
 class Piece:
-    """A lowered part of a graph, and what comes after it. Thread-safe; blocks."""
+    """A lowered part of a graph, and the stage that follows. Thread-safe; blocks."""
 
     def __init__(
         self, backend: Backend, known: Mapping[str, Value], traced: Traced, wanted: set[str],
         limits: Limits,
     ) -> None:  # fmt: skip
-        """Plan what was traced with known values; ``wanted`` are names that the graph gives."""
+        """Plan the traced nodes; ``known`` are its inputs, ``wanted`` the outputs of the graph."""
         self._given_away = frozenset(wanted)
         self.inputs = [
             (name, tensor) for name, value in known.items() for tensor in tensors_of(value)
@@ -92,7 +91,7 @@ class Piece:
         self.next = Stage(tuple(traced.remaining)) if traced.remaining else None
 
     def _titled(self, message: str) -> str:
-        # backends know where a step came from, not what operator of which opset that is
+        # backends know the node of a step, but not its operator and opset
         for origin, title in self._titles.items():
             begin = f"node {origin!r}: "
             if message.startswith(begin):
@@ -100,7 +99,7 @@ class Piece:
         return message
 
     def run(self, env: dict[str, Data], budget: Budget) -> None:
-        """Run it on values by name, to which it adds what it makes."""
+        """Run the piece on values by name, and add its results to them."""
         budget.spend(self.work)
         if self.plan is not None:
             arrays: list[Array] = []
@@ -113,16 +112,16 @@ class Piece:
         else:
             result = {}
         for name, value in self.values.items():
-            # a caller may write into what it is given, and must not write into a constant
+            # a caller may write into an output, but must not write into a constant
             copied = np.array if name in self._given_away else np.asarray
             env[name] = mapped(value, partial(_elements, result, copied))
 
 
 class Stage:
-    """Nodes that are still to be run, and their pieces by what they meet."""
+    """Nodes that are still to be run, and their pieces by shapes and required values."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
-        """Take over nodes in order."""
+        """Take over nodes in topological order."""
         self.nodes = nodes
         self.needed = frozenset(name for node in nodes for name in node.needed)
         self._required: OrderedDict[Any, frozenset[str]] = OrderedDict()
@@ -131,7 +130,7 @@ class Stage:
         self._lock = threading.Lock()
 
     def rest(self, nodes: tuple[Node, ...]) -> "Stage":
-        """Give the stage of some of the nodes, the same one each time."""
+        """Return the stage of some of the nodes; the same nodes have the same stage."""
         key = tuple(id(node) for node in nodes)
         return self._rests.setdefault(key, Stage(nodes))
 
@@ -139,7 +138,7 @@ class Stage:
         self, env: Mapping[str, Data], constants: Mapping[str, Array], outputs: set[str],
         functions: Functions, backend: Backend, budget: Budget,
     ) -> Piece:  # fmt: skip
-        """Find or make the piece for the values of ``env``; ``constants`` are always the same."""
+        """Find or make the piece for the values of ``env``; ``constants`` never change."""
         names = [name for name in env if name in self.needed and name not in constants]
         shapes = tuple(
             (name, mapped(env[name], lambda array: (array.shape, array.dtype), tuple))
@@ -177,12 +176,12 @@ class Stage:
 
 
 class GraphRunner:
-    """Runs one graph, and keeps the plans of it."""
+    """Runs one graph, and keeps its plans."""
 
     def __init__(
         self, graph: Graph, functions: Functions, backend: Backend, limits: Limits | None = None
     ) -> None:
-        """Take over."""
+        """Take over a graph and its functions; runs nothing."""
         self._graph = graph
         self._limits = limits or Limits()
         self._functions = functions
@@ -193,7 +192,7 @@ class GraphRunner:
 
     def _run_inner(self, graph: Graph, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
         budget.iterate()
-        # the runner holds its graph, whose id is therefore of no other one
+        # the runner keeps its graph alive, so no other graph gets the same id
         with self._lock:
             value = self._inner.get(id(graph))
             if value is None:
@@ -206,10 +205,10 @@ class GraphRunner:
         return value._run(inputs, budget)  # the same class
 
     def run(self, inputs: Mapping[str, Data]) -> list[Data]:
-        """Run it on values by name, those that it reads of the graph around it included.
+        """Run the graph on values by name, including those that it reads of an enclosing graph.
 
         Raises:
-            EngineError: It cannot be run, or is too much; the message names the node.
+            EngineError: The graph cannot be run, or exceeds a limit; the message names the node.
         """
         with guarded(self._graph.name):
             return self._run(inputs, Budget(self._limits))
@@ -227,7 +226,7 @@ class GraphRunner:
             stage = self._run_control(piece.next, env, budget, progress=piece.plan is not None)
         missing = outputs - env.keys()
         if missing:
-            raise EngineError(f"graph {self._graph.name!r}: nothing makes {sorted(missing)}")
+            raise EngineError(f"graph {self._graph.name!r}: no node makes {sorted(missing)}")
         return [env[name] for name in self._graph.outputs]
 
     def _run_control(
@@ -249,14 +248,14 @@ class GraphRunner:
             else:
                 left.append(node)
         if not progress:
-            raise EngineError(f"{stage.nodes[0].title}: its inputs are never known")
+            raise EngineError(f"{stage.nodes[0].title}: its inputs never become known")
         if len(left) == len(stage.nodes):
             return stage
         return stage.rest(tuple(left)) if left else None
 
 
 def arrays_of(data: Data) -> list[Array]:
-    """Give the arrays of a value: itself, those of a sequence in order, or none."""
+    """Return the arrays of a value: an array itself, those of a sequence in order, or none."""
     if isinstance(data, list):
         return [array for element in data for array in arrays_of(element)]
     return [] if data is None else [data]
@@ -269,7 +268,7 @@ def _elements(
 
 
 def mapped(data: Any, function: Callable[[Any], Any], gather: Callable[..., Any] = list) -> Any:
-    """Apply a function to each tensor of a value; ``gather`` makes what sequences become."""
+    """Apply a function to each tensor of a value; ``gather`` collects those of a sequence."""
     if data is None:
         return None
     if isinstance(data, list):

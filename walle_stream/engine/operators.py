@@ -1,9 +1,8 @@
-"""Atomic operators as data: what every backend provides, and nothing more.
+"""Atomic operators as data: the complete list that every backend provides.
 
-A program is steps of these and of the one raster operator. Every other operator
-is a rule that emits them: a transform rasters alone, a composite rasters and
-atomics. A backend is therefore the kernels of ``ATOMIC`` and a raster (Walle
-2022: a backend costs N_aop + 1 pieces of work).
+The steps of a program are atomic operators and the one raster operator. Every other operator is a
+rule that emits steps: a transform emits only rasters, a composite emits rasters and atomics. A
+backend therefore needs the kernels of ``ATOMIC`` and a raster (Walle 2022: N_aop + 1 kernels).
 """
 
 from enum import StrEnum
@@ -11,7 +10,7 @@ from typing import Final
 
 
 class Operator(StrEnum):
-    """A step of a program. Shape and dtype rules: ``engine.rules``."""
+    """The operator of a step. ``engine.rules`` has the rules of shapes and dtypes."""
 
     RASTER = "raster"
 
@@ -19,7 +18,7 @@ class Operator(StrEnum):
     NEG = "neg"
     SIGN = "sign"
     NOT = "not"
-    """Of bool; of integers by bit."""
+    """Logical for bool, bitwise for integers."""
     CEIL = "ceil"
     FLOOR = "floor"
     ROUND = "round"
@@ -44,13 +43,13 @@ class Operator(StrEnum):
     CAST = "cast"
     """To ``dtype``; ``saturate`` for the float8 family, ``mode`` for float8e8m0."""
     BITCAST = "bitcast"
-    """The same bits as ``dtype``, of the same width."""
+    """The same bits, read as ``dtype`` of the same width."""
 
     ADD = "add"
     SUB = "sub"
     MUL = "mul"
     DIV = "div"
-    """Of integers: towards zero."""
+    """Integers are rounded towards zero."""
     POW = "pow"
     MOD = "mod"
     """With the divisor's sign."""
@@ -71,12 +70,12 @@ class Operator(StrEnum):
     """``inputs[0] ? inputs[1] : inputs[2]``."""
 
     SUM = "sum"
-    """Over ``axes``, which stay with size 1, as those of all reductions."""
+    """Over ``axes``, which stay with size 1; so do the axes of all reductions."""
     PROD = "prod"
     REDUCE_MAX = "reduce_max"
     REDUCE_MIN = "reduce_min"
     ARG_MAX = "arg_max"
-    """Along ``axis``, int64, the first of equals or, with ``last``, the last."""
+    """Along ``axis``, int64; the first of equal elements or, with ``last``, the last."""
     ARG_MIN = "arg_min"
 
     MATMUL = "matmul"
@@ -84,17 +83,17 @@ class Operator(StrEnum):
     ARGSORT = "argsort"
     """Along the last axis, stable, ``descending`` or not; int64."""
     TAKE = "take"
-    """``(outer, N, inner)`` by int64 indices ``(M,)``: ``(outer, M, inner)``."""
+    """``(outer, N, inner)`` by int64 indices ``(M,)`` gives ``(outer, M, inner)``."""
     PUT = "put"
-    """``(N, inner)``, int64 indices ``(M,)``, updates ``(M, inner)``: a copy with the rows
-    replaced, or combined by ``reduction`` (add, mul, minimum, maximum), in order."""
+    """A copy of ``(N, inner)`` with the rows of int64 indices ``(M,)`` replaced by updates
+    ``(M, inner)``, or combined by ``reduction`` (add, mul, minimum, maximum), in order."""
     NONZERO = "nonzero"
-    """Flat positions, int64 ``(count,)``: beside ``TEXT`` the one whose shape depends on values."""
+    """Flat positions, int64 ``(count,)``. Only its shape and those of ``TEXT`` depend on values."""
     RANDOM = "random"
-    """Uniform in [0, 1) of ``shape`` and ``dtype``, from ``seed`` or fresh."""
+    """Uniform in [0, 1) of ``shape`` and ``dtype``, from ``seed`` or fresh entropy."""
     TEXT = "text"
-    """An operation on strings, ``name``, that makes ``shape``, or None where it depends on
-    values, and ``dtype``; done by the host for every backend."""
+    """The operation ``name`` on strings. Its output has ``dtype`` and ``shape``, which is None if
+    it depends on values. The host runs it for every backend."""
 
 
 UNARY: Final = frozenset({
@@ -104,22 +103,22 @@ UNARY: Final = frozenset({
     Operator.TANH, Operator.ASINH, Operator.ACOSH, Operator.ATANH, Operator.ERF,
     Operator.IS_NAN, Operator.CAST, Operator.BITCAST,
 })  # fmt: skip
-"""One input, an output of its shape, each element from one."""
+"""One input, and an output of its shape; each output element depends on one input element."""
 
 ARITHMETIC: Final = frozenset({
     Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV, Operator.POW, Operator.MOD,
     Operator.FMOD, Operator.MINIMUM, Operator.MAXIMUM, Operator.AND, Operator.OR,
     Operator.XOR, Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT,
 })  # fmt: skip
-"""Two inputs of one shape and dtype, an output of both."""
+"""Two inputs of one shape and dtype, and an output of the same shape and dtype."""
 
 COMPARISON: Final = frozenset({Operator.EQUAL, Operator.LESS, Operator.LESS_EQUAL})
-"""Two inputs of one shape and dtype, a bool output."""
+"""Two inputs of one shape and dtype, and a bool output."""
 
 BINARY: Final = ARITHMETIC | COMPARISON
 
 ELEMENTWISE: Final = UNARY | BINARY | {Operator.SELECT}
-"""Every output element depends on the input elements at its place alone."""
+"""Every output element depends only on the input elements at its place."""
 
 
 REDUCTION: Final = frozenset(
@@ -128,7 +127,7 @@ REDUCTION: Final = frozenset(
 ARG_REDUCTION: Final = frozenset({Operator.ARG_MAX, Operator.ARG_MIN})
 
 HOST: Final = frozenset({Operator.TEXT})
-"""Never on an accelerator."""
+"""Operators that never run on an accelerator."""
 
 ATOMIC: Final = frozenset(Operator) - {Operator.RASTER}
-"""N_aop: what a backend provides beside the raster."""
+"""Operators that a backend provides beside the raster; N_aop is their number."""

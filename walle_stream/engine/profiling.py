@@ -1,8 +1,7 @@
-"""Where the time of a model goes: by node, by operator, by step.
+"""Profiles of a model's time by node, by operator and by step.
 
-A profile runs the model with a backend that tells of each step that it has run.
-Asking for the time costs about a tenth of a microsecond a step, so models of very
-many tiny steps seem slower than they are.
+A profile runs the model with a backend that reports each step. Reading the clock takes about
+0.1 us per step, so a model with many tiny steps seems slower than it is.
 """
 
 from collections import defaultdict
@@ -25,17 +24,17 @@ from walle_stream.errors import EngineError
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of one program, or of several that are run one after the other."""
+    """Statistics of one program, or of several that run one after the other."""
 
     steps: int = 0
     rasters: int = 0
     moved_bytes: int = 0
-    """That rasters write: elements of their regions, and of what they fill."""
+    """Bytes that rasters write, filled elements included."""
     peak_bytes: int = 0
-    """Most memory of inputs and made tensors at once, constants apart."""
+    """Peak memory of inputs and computed tensors, without constants."""
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        """Add what is done one after the other: the peak is that of one of both."""
+        """Add the statistics of a program that runs afterwards; the peak is the larger one."""
         return Statistics(
             self.steps + other.steps,
             self.rasters + other.rasters,
@@ -45,9 +44,9 @@ class Statistics:
 
 
 def _traffic_bytes(step: Step) -> int:
-    """Count the bytes of a step's inputs and outputs, of a raster twice what it moves.
+    """Count the bytes of a step's inputs and outputs; for a raster, twice the bytes that it moves.
 
-    An element that is spread counts as often as it is read.
+    A broadcast element counts once per read.
     """
     if step.operator is Operator.RASTER:
         return 2 * _moved_bytes(step)
@@ -58,14 +57,14 @@ def _moved_bytes(step: Step) -> int:
     item = step.output.dtype.itemsize
     covered = sum(prod(region.size) for region in step.regions)
     size = step.output.size if step.output.has_shape else covered
-    # what no region covers is filled
+    # elements outside all regions are filled
     return max(covered, size) * item
 
 
 def _living_peak(program: Program) -> int:
-    """Count bytes of a program as it stands: a tensor has memory of its own until its last reader.
+    """Return the peak bytes of a program if each tensor has its own memory until its last reader.
 
-    Tensors whose shapes depend on values are not among them.
+    Tensors whose shapes depend on values do not count.
     """
     last: dict[Tensor, int] = {}
     for number, step in enumerate(program.steps):
@@ -87,62 +86,62 @@ def _size(tensor: Tensor) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What some steps took, on average of the runs."""
+    """Time of a group of steps, averaged over the runs."""
 
     name: str
-    """Of a step: its atomic operator, or raster. Of a group: its ONNX operator."""
+    """The atomic operator or raster of a step, or the ONNX operator of a group."""
     calls: float
-    """Of kernels in a run; a step that is cut into tiles is as many."""
+    """Kernel calls in a run; a step that is cut into tiles makes one call per tile."""
     bytes: float
-    """Read and written in a run."""
+    """Bytes read and written in a run."""
     ms: float
     share: float
-    """Of the time of a run, 0 to 1."""
+    """Fraction of the time of a run, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTiming:
-    """Of one node of the model."""
+    """Times of one node of the model."""
 
     name: str
-    """Its own, or that of its first output."""
+    """Name of the node, or of its first output."""
     operator: str
-    """ONNX's, with its domain where it is another."""
+    """The ONNX operator, with its domain unless that is ONNX's own."""
     total: Timing
     steps: tuple[Timing, ...]
-    """By operator of the steps, the longest first."""
+    """Times by operator of the steps, the longest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Of runs of one model with one set of inputs."""
+    """Times of runs of one model with one set of inputs."""
 
     model: str
     backend: str
     repeats: int
     planning_ms: float
-    """The first run, which lowers and plans."""
+    """Time of the first run, which lowers and plans."""
     mean_ms: float
-    """Of the others; shares are of this."""
+    """Mean time of the other runs, to which shares refer."""
     median_ms: float
     nodes: tuple[NodeTiming, ...]
-    """The longest first."""
+    """Times by node, the longest first."""
     other: Timing
-    """Inputs and outputs copied, plans looked up, control flow."""
+    """Time outside kernels: copies of inputs and outputs, look-ups of plans, control flow."""
     stages: Mapping[str, Statistics]
-    """Programs ``lowered``, as rules make them, ``merged``, after the passes, and ``planned``, as
-    the backend runs them; the reference backend has the first alone."""
+    """Statistics of programs: ``lowered`` by the rules, ``merged`` by the passes, and ``planned``
+    for the backend. The reference backend has only the first."""
 
     def operators(self) -> list[Timing]:
-        """Add the nodes up by ONNX operator, the longest first; ``calls`` are those of kernels."""
+        """Return the sums by ONNX operator, the longest first; ``calls`` are kernel calls."""
         return _by_name((node.operator, node.total) for node in self.nodes)
 
     def kernels(self) -> list[Timing]:
-        """Add the steps up by atomic operator and raster, the longest first."""
+        """Return the sums by atomic operator and raster, the longest first."""
         return _by_name((step.name, step) for node in self.nodes for step in node.steps)
 
     def to_builtins(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
+        """Return the profile as builtins for JSON."""
         return {
             "format": 1,
             **asdict(self),
@@ -165,12 +164,12 @@ class _Watching:
         self.operators.update(program.operators)
         plan: Any = self._inner.plan(program)
         if not hasattr(plan, "program"):
-            raise EngineError(f"backend {self.name!r} does not tell of its steps: no profile")
+            raise EngineError(f"backend {self.name!r} does not report steps: no profile")
         self._count("lowered", program.steps, _living_peak(program))
         elision, placement = getattr(plan, "elision", None), getattr(plan, "placement", None)
         if isinstance(elision, Elision) and isinstance(placement, Placement):
             self._count("merged", plan.program.steps, _living_peak(plan.program))
-            # rasters read in place move nothing, the arena is the peak
+            # rasters read in place move nothing, and the arena is the peak
             self._count("planned", elision.steps, placement.arena_bytes)
         return _WatchedPlan(plan, self)
 
@@ -209,21 +208,21 @@ def profile_model(
     model: Model, inputs: Mapping[str, Data], backend: Backend, repeats: int,
     limits: Limits | None = None,
 ) -> Profile:  # fmt: skip
-    """Time the steps of a model, with checked inputs. Blocks; everything that it keeps is its own.
+    """Time the steps of a model on checked inputs. Blocks; shares no plans with other runners.
 
-    ``repeats`` runs are timed, after one that plans; ``limits`` are of each.
+    ``repeats`` runs are timed, after one that plans; ``limits`` apply to each run.
 
     Raises:
-        EngineError: The model cannot be run, or there is nothing to repeat.
+        EngineError: The model cannot be run, or ``repeats`` is not a positive integer.
     """
     if type(repeats) is not int or repeats < 1:
-        raise EngineError(f"repeats={repeats!r} is no whole number from 1")
+        raise EngineError(f"repeats={repeats!r} is not a whole number from 1")
     watching = _Watching(backend)
     runner = GraphRunner(model.graph, model.functions, watching, limits)
     times_ms = [_timed(runner, inputs)]
     for times in (watching.ms, watching.calls, watching.runs):
         times.clear()
-    # plans that a later run makes anew, for what values decide, are of that run
+    # a plan that a later run makes, since values differ, counts for that run
     times_ms += [_timed(runner, inputs) for _ in range(repeats)]
     mean_ms = sum(times_ms[1:]) / repeats
     nodes = _nodes(watching, repeats, mean_ms)
@@ -257,7 +256,7 @@ def _nodes(watching: _Watching, repeats: int, mean_ms: float) -> tuple[NodeTimin
 
 
 def _by_name(timings: Iterable[tuple[str, Timing]]) -> list[Timing]:
-    # added up by name, the longest first
+    # sums by name, the longest first
     groups: dict[str, list[Timing]] = defaultdict(list)
     for name, timing in timings:
         groups[name].append(timing)

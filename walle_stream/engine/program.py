@@ -1,7 +1,7 @@
 """Programs: steps of atomic operators and rasters over tensors of known shapes.
 
-What lowering makes, passes rewrite and backends run. A tensor is made once;
-steps stand in an order in which each finds its inputs made.
+Lowering makes programs, passes rewrite them, and backends run them. Each tensor is made by one
+step, and steps are in topological order.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ type Data = Array | list["Data"] | None
 
 
 class ShapeUnknown(Exception):  # noqa: N818  # a signal between lowering and the module, no error
-    """A rule asked for the shape of a tensor that is known only when it has run."""
+    """A rule asked for the shape of a tensor that is known only after a run."""
 
 
 class Tensor:
@@ -35,8 +35,8 @@ class Tensor:
     ) -> None:
         """Describe a value; ``name`` is for messages.
 
-        ``shape`` is None where it depends on values, see ``NONZERO``; the dtype ``object`` is of
-        strings; ``data`` has the elements, row-major, where known, and is never written to.
+        ``shape`` is None if it depends on values, see ``NONZERO``. The dtype of strings is
+        ``object``. ``data`` has the elements if they are known, row-major, and is never written to.
         """
         self._shape = shape
         self.dtype = dtype
@@ -48,7 +48,7 @@ class Tensor:
         """Sizes of its axes.
 
         Raises:
-            ShapeUnknown: It depends on values.
+            ShapeUnknown: The shape depends on values.
         """
         if self._shape is None:
             raise ShapeUnknown(self)
@@ -56,7 +56,7 @@ class Tensor:
 
     @property
     def has_shape(self) -> bool:
-        """Whether it is known before it is run."""
+        """Whether the shape is known before the run."""
         return self._shape is not None
 
     @property
@@ -71,11 +71,11 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements."""
+        """Number of bytes of the elements."""
         return self.size * self.dtype.itemsize
 
     def __repr__(self) -> str:
-        """Name, dtype and shape."""
+        """Return name, dtype and shape."""
         known = " const" if self.data is not None else ""
         return f"<{self.name or 'tensor'} {self.dtype.name}{list(self._shape or ())}{known}>"
 
@@ -88,12 +88,12 @@ class Step:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """As the operator's docstring says; a raster has ``regions``, ``fill`` and ``accumulate``."""
+    """See the operator's docstring; a raster has ``regions``, ``fill`` and ``accumulate``."""
     origin: str = ""
 
     @classmethod
     def raster(cls, source: Tensor, output: Tensor, region: Region, origin: str) -> "Step":
-        """Make a raster of one region, which covers its output."""
+        """Make a raster of one region that covers the whole output."""
         parameters = {
             "regions": (region,), "shape": output.shape, "dtype": output.dtype, "fill": None,
             "accumulate": False,
@@ -107,7 +107,7 @@ class Step:
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """Of a raster."""
+        """The regions of a raster."""
         result: tuple[Region, ...] = self.parameters["regions"]
         return result
 
@@ -120,8 +120,8 @@ class Program:
     outputs: list[Tensor]
     steps: list[Step]
     operators: Mapping[str, str] = field(default_factory=dict)
-    """What the nodes of the model are, by the ``origin`` of their steps; for people alone."""
+    """ONNX operators of the model's nodes by the ``origin`` of their steps; only for display."""
 
     def replaced(self, steps: Iterable[Step]) -> "Program":
-        """Give the same with other steps."""
+        """Return a copy with other steps."""
         return Program(self.inputs, self.outputs, list(steps), self.operators)

@@ -1,10 +1,9 @@
-"""Where elements move: the data of the one raster operator.
+"""Regions and views: the data of the one raster operator.
 
-A raster fills an output from its inputs, region by region. A region is a box of
-coordinates; a view gives each coordinate an address, ``offset + sum(stride[i] *
-x[i])``, in elements of a row-major tensor. Strides may be 0 (read one element
-many times) or negative (read backwards). Walle 2022, geometric computing; MNN
-core/TensorUtils.hpp, without its limit of three axes.
+A raster fills an output from its inputs, region by region. A region is a box of coordinates. A
+view maps each coordinate to an address, ``offset + sum(stride[i] * x[i])``, in elements of a
+row-major tensor. A stride may be 0 (read one element many times) or negative (read backwards).
+Sources: Walle 2022, geometric computing; MNN core/TensorUtils.hpp, without its limit of three axes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +20,12 @@ class View:
     """Addresses of a box of coordinates."""
 
     offset: int
-    """Of coordinate 0, in elements."""
+    """Address of coordinate 0, in elements."""
     strides: Shape
-    """In elements, one an axis of the region."""
+    """One stride per axis of the region, in elements."""
 
     def bounds(self, size: Shape) -> tuple[int, int]:
-        """Give the lowest and the highest address of a size without zeros, both inclusive."""
+        """Return the lowest and the highest address, both inclusive; ``size`` has no zeros."""
         low = high = self.offset
         for count, stride in zip(size, self.strides, strict=True):
             if stride < 0:
@@ -47,12 +46,12 @@ class Region:
 
     @property
     def count(self) -> int:
-        """Elements that are moved."""
+        """Number of moved elements."""
         return prod(self.size)
 
 
 def strides_of(shape: Sequence[int]) -> Shape:
-    """Give the strides of a row-major tensor, in elements."""
+    """Return the strides of a row-major tensor, in elements."""
     strides = []
     step = 1
     for size in reversed(shape):
@@ -62,12 +61,12 @@ def strides_of(shape: Sequence[int]) -> Shape:
 
 
 def whole(shape: Sequence[int], source: View) -> Region:
-    """Make a region that fills an output of a shape in its order, of the first input."""
+    """Make a region that fills an output of a shape from the first input, in row-major order."""
     return Region(tuple(shape), source, View(0, strides_of(shape)))
 
 
 def simplified(region: Region) -> Region:
-    """Drop axes of size 1 and join axes that step as one in both views; the moves stay."""
+    """Drop axes of size 1, and join axes that both views step through as one; the moves stay."""
     axes: list[tuple[int, int, int]] = []
     for count, source, target in zip(
         region.size, region.source.strides, region.destination.strides, strict=True
@@ -87,7 +86,7 @@ def simplified(region: Region) -> Region:
 
 
 def _is_injective(size: Shape, view: View) -> bool:
-    # a view whose axes interleave is refused, though its addresses might differ
+    # refuses any view whose axes interleave, even if its addresses differ
     reach = 0
     axes = sorted(
         (abs(stride), count) for count, stride in zip(size, view.strides, strict=True) if count > 1
@@ -103,7 +102,7 @@ def validate_regions(regions: Iterable[Region], inputs: Sequence[Shape], output:
     """Refuse regions that reach beyond a tensor or write an element twice.
 
     Raises:
-        ShapeError: The first fault that is found.
+        ShapeError: A region has a fault; the message names the first one.
     """
     for region in regions:
         if not 0 <= region.input < len(inputs):

@@ -1,7 +1,7 @@
-"""Shape and dtype rules of the atomic operators: the specification, executable.
+"""Shape and dtype rules of the atomic operators, as an executable specification.
 
-``infer`` says what a step makes; tests hold programs against it after each pass
-(``walle_stream.testing.stages``).
+``infer`` returns shape and dtype of a step's output. Tests check programs against it after each
+pass (``walle_stream.testing.stages``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,10 @@ from walle_stream.errors import DTypeError, ShapeError, SpecError
 type _Inferred = tuple[Shape | None, DType]
 
 MAX_ELEMENTS: Final = 1 << 31
-"""Most elements of a tensor: beyond it a size is taken for a mistake."""
+"""Largest number of elements of a tensor; a larger size is treated as a mistake."""
 
 MAX_RANK: Final = 64
-"""Most axes of a tensor, as numpy has them."""
+"""Largest number of axes of a tensor, as in numpy."""
 
 BOOL: Final = np.dtype(np.bool_)
 INT64: Final = np.dtype(np.int64)
@@ -37,7 +37,7 @@ FLOAT64: Final = np.dtype(np.float64)
 TEXT: Final = np.dtype(object)
 _BYTES: Final = np.dtype(np.uint8)
 _IMAGE: Final = "decode_image"
-"""The one operation beside those on strings that is left to the host."""
+"""The only host operation that does not take strings."""
 
 _BOOL_OR_INT: Final = frozenset({Operator.NOT, Operator.AND, Operator.OR, Operator.XOR})
 _NO_BOOL: Final = frozenset(
@@ -45,7 +45,7 @@ _NO_BOOL: Final = frozenset(
 )
 _INTEGER: Final = frozenset({Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT})
 _WHOLE_BYTES: Final = frozenset({Operator.DIV, Operator.POW, Operator.MOD, Operator.FMOD})
-"""Not of integers of 2 and 4 bits: ``ml_dtypes`` gives no result by zero, or warns."""
+"""Refused for integers of 2 and 4 bits: ``ml_dtypes`` cannot divide by zero, or warns."""
 _NO_COMPLEX: Final = ARG_REDUCTION | {
     Operator.CEIL, Operator.FLOOR, Operator.MOD, Operator.FMOD, Operator.LESS, Operator.LESS_EQUAL,
     Operator.MINIMUM, Operator.MAXIMUM, Operator.REDUCE_MAX, Operator.REDUCE_MIN,
@@ -58,23 +58,23 @@ _FLOATING: Final = frozenset({
 
 
 def is_integer(dtype: DType) -> bool:
-    """Whether a dtype is of whole numbers, bool apart, 2- and 4-bit ones included."""
+    """Whether a dtype is an integer, including 2- and 4-bit ones but not bool."""
     return dtype.kind in "iu" or dtype.name.startswith(("int", "uint"))
 
 
 def is_floating(dtype: DType) -> bool:
-    """Whether a dtype is of floating numbers, numpy's or ``ml_dtypes``', of whatever width."""
+    """Whether a dtype is a floating-point one, of numpy or ``ml_dtypes``, of any width."""
     return dtype.kind == "f" or dtype.name.startswith(("float", "bfloat"))
 
 
 def check_size(shape: Shape, what: str = "a tensor") -> Shape:
-    """Refuse a shape that nobody can allocate, before anybody tries.
+    """Refuse a shape that cannot be allocated, before an attempt.
 
     Raises:
-        ShapeError: It is negative, or beyond ``MAX_ELEMENTS`` or ``MAX_RANK``.
+        ShapeError: A size is negative, or the shape exceeds ``MAX_ELEMENTS`` or ``MAX_RANK``.
     """
     if len(shape) > MAX_RANK:
-        raise ShapeError(f"{what} has {len(shape)} axes, of {MAX_RANK} at most")
+        raise ShapeError(f"{what} has {len(shape)} axes, more than {MAX_RANK}")
     if min(shape, default=0) < 0:
         raise ShapeError(f"{what} of shape {list(shape)} has a negative size")
     if prod(size for size in shape if size) > MAX_ELEMENTS:
@@ -83,12 +83,12 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
 
 
 def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> _Inferred:
-    """Give the shape (None where it depends on values) and dtype that a step makes.
+    """Return shape (None if it depends on values) and dtype of a step's output.
 
     Raises:
         ShapeError: The shapes do not fit the operator.
-        DTypeError: The dtypes do not.
-        SpecError: A wrong number of inputs, or unknown parameters.
+        DTypeError: The dtypes do not fit the operator.
+        SpecError: The number of inputs is wrong, or a parameter is unknown.
     """
     count, rule = _RULES[operator]
     if count is not None and len(inputs) != count:
@@ -103,7 +103,7 @@ def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str,
 
 
 def _check_numbers(operator: Operator, dtype: DType) -> None:
-    # text is compared and chosen, and otherwise left to TEXT; complex numbers have no order
+    # EQUAL, SELECT and TEXT alone take text; complex numbers have no order
     if dtype.kind == "O":
         raise DTypeError(f"{operator} takes numbers, not text")
     if dtype.kind == "c" and operator in _NO_COMPLEX:
@@ -115,14 +115,14 @@ def _check_numbers(operator: Operator, dtype: DType) -> None:
     if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
         raise DTypeError(f"{operator} takes bool or integers, not {dtype.name}")
     if operator in _WHOLE_BYTES and is_foreign(dtype) and is_integer(dtype):
-        raise DTypeError(f"{operator} takes no integers of few bits, as {dtype.name}: cast them")
+        raise DTypeError(f"{operator} takes no integers of 2 or 4 bits, as {dtype.name}: cast them")
 
 
 def _unary(operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     dtype = inputs[0].dtype
     _check_numbers(operator, dtype)
     if operator in _FLOATING and not is_floating(dtype):
-        raise DTypeError(f"{operator} takes floating numbers, not {dtype.name}")
+        raise DTypeError(f"{operator} takes floating-point numbers, not {dtype.name}")
     return inputs[0].shape, BOOL if operator is Operator.IS_NAN else dtype
 
 
@@ -140,7 +140,7 @@ def _bitcast(_operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> _In
     if "O" in {inputs[0].dtype.kind, dtype.kind}:
         raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: text has no bits")
     if inputs[0].dtype.itemsize != dtype.itemsize:
-        raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: of another width")
+        raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: their widths differ")
     return inputs[0].shape, dtype
 
 
@@ -240,7 +240,7 @@ def _random(
 ) -> _Inferred:  # fmt: skip
     del seed
     if not is_floating(dtype):
-        raise DTypeError(f"random numbers are floating, not {dtype.name}")
+        raise DTypeError(f"random numbers are floating-point numbers, not {dtype.name}")
     return shape, dtype
 
 
@@ -264,7 +264,7 @@ def _raster(
         if tensor.dtype != dtype:
             raise DTypeError(f"a raster of {dtype.name} reads {tensor}")
     if fill is None and sum(region.count for region in regions) < prod(shape):
-        raise SpecError(f"a raster of shape {list(shape)} leaves elements that nobody writes")
+        raise SpecError(f"a raster of shape {list(shape)} leaves elements that no region writes")
     if accumulate and dtype == TEXT:
         raise DTypeError("strings cannot be accumulated")
     return shape, dtype
@@ -287,18 +287,18 @@ _RULES: Final[Mapping[Operator, tuple[int | None, Callable[..., _Inferred]]]] = 
     Operator.TEXT: (None, _text),
     Operator.RASTER: (None, _raster),
 }
-"""The number of inputs, None for any, and what they make."""
+"""Number of inputs, None for any, and the function that infers the output."""
 
 
 TABLE_MAX: Final = 1 << 28
-"""Most elements of a constant that a rule makes: it is made while the graph is lowered."""
+"""Largest number of elements of a constant that a rule makes during lowering."""
 
 
 def check_table(shape: Shape, what: str) -> Shape:
-    """Refuse a constant that is too large to be made, before it is.
+    """Refuse a constant that is too large, before it is made.
 
     Raises:
-        ShapeError: It is negative, or beyond ``TABLE_MAX``.
+        ShapeError: A size is negative, or the shape exceeds ``TABLE_MAX`` elements.
     """
     if prod(check_size(shape, what)) > TABLE_MAX:
         raise ShapeError(f"{what} of shape {list(shape)} has more than {TABLE_MAX} elements")
@@ -306,21 +306,21 @@ def check_table(shape: Shape, what: str) -> Shape:
 
 
 _FOREIGN: Final = 2
-"""What numpy says of a dtype that another package has added: by its own words ``isbuiltin``."""
+"""The value of ``isbuiltin`` for a dtype that another package has added to numpy."""
 
 
 def is_foreign(dtype: DType) -> bool:
-    """Whether a dtype is one of ``ml_dtypes`` (bfloat16, float8, int4 ...), not numpy's own.
+    """Whether a dtype comes from ``ml_dtypes`` (bfloat16, float8, int4 ...), not from numpy.
 
-    Those of numpy in a stated byte order are its own, though no builtin objects.
+    A numpy dtype with an explicit byte order is numpy's own, although it is not a builtin.
     """
     return dtype.isbuiltin == _FOREIGN
 
 
 def native(array: Array) -> Array:
-    """Give an array the dtype object that numpy itself makes of its name.
+    """Return an array with numpy's own dtype object in native byte order.
 
-    It is a view in this machine's order of bytes, or a copy where that is another.
+    The result is a view, or a copy if the byte order changes.
     """
     dtype = array.dtype
     if dtype.isbuiltin or dtype.hasobject or dtype.fields:

@@ -1,4 +1,4 @@
-"""Sessions: a model read, lowered and planned once, for one set of shapes."""
+"""Sessions: models that are read, lowered and planned once, for one set of shapes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,22 +57,21 @@ class _Ready:
 
 
 class Session:
-    """A model for one set of shapes. Thread-safe; all of it blocks.
+    """A model for one set of shapes. Thread-safe; all methods block.
 
-    Everything that can be refused of the model is refused when the session is made:
-    a run checks its inputs and runs the plan. Any thread may call ``run``, several
-    at a time; runs that go on while another thread calls ``resize`` end with the
-    shapes that they began with.
+    All faults of the model are reported when the session is made; a run only checks its inputs and
+    runs the plan. Several threads may call ``run`` at a time. A run that is in progress when
+    another thread calls ``resize`` ends with its original shapes.
     """
 
     def __init__(
         self, model: Model | str | Path, shapes: Mapping[str, Sequence[int]] | None = None, *,
         backend: str = "numpy", threads: int | None = None, limits: Limits | None = None,
     ) -> None:  # fmt: skip
-        """Lower and plan a model: the path of an ONNX file, or what an importer made.
+        """Lower and plan a model, which may be the path of an ONNX file.
 
-        ``shapes`` are of the inputs, by name; those may be left out whose shape the model says in
-        numbers. For the others see ``Module``.
+        ``shapes`` has the shapes of the inputs by name. An input whose declared shape has only
+        numbers may be omitted. For the other arguments see ``Module``.
         """
         self._limits = limits or Limits()
         self.model = model if isinstance(model, Model) else read_model(model)
@@ -91,21 +90,23 @@ class Session:
     def outputs(self) -> Mapping[str, TensorType | None]:
         """Dtype and shape of each output, in order.
 
-        A shape is None that depends on values, a type is None of a sequence.
+        The shape is None if it depends on values, and the type is None for a sequence.
         """
         return self._ready.outputs
 
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Lower and plan for other shapes; where that is refused, the old ones stay."""
+        """Lower and plan for other shapes; after an error the old shapes stay."""
         with guarded(self.model.graph.name):
             self._ready = self._planned(shapes)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Run it on arrays of the session's shapes; returns arrays by name, the caller's own.
+        """Run the model on arrays of the session's shapes.
+
+        Returns arrays by name, which belong to the caller.
 
         Raises:
             ShapeError: An input has another shape.
-            EngineError: Another fault of an input, or of the run.
+            EngineError: An input has another fault, or the run fails.
         """
         ready = self._ready
         graph = self.model.graph
@@ -114,7 +115,7 @@ class Session:
             result = arrays[name]
             if np.shape(result) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
                 raise ShapeError(
-                    f"input {name!r} has shape {list(np.shape(result))}, the session is for"  # type: ignore[arg-type]
+                    f"input {name!r} has shape {list(np.shape(result))}, but the session is for"  # type: ignore[arg-type]
                     f" {list(kind.shape or ())}: resize it, or use a Module"
                 )
         extra = next((name for name in arrays if name not in ready.inputs), None)
@@ -128,7 +129,7 @@ class Session:
     def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
         if not isinstance(shapes, Mapping):
             raise EngineError(
-                f"shapes are given by name, as {{'name': (1, 3)}}, not as {shapes!r:.100}"
+                f"shapes must be given by name, as {{'name': (1, 3)}}, not as {shapes!r:.100}"
             )
         graph = self.model.graph
         inputs = {
@@ -151,11 +152,11 @@ class Session:
         if traced.remaining:
             raise LoweringError(
                 f"{traced.remaining[0].title}: a session cannot run it: {traced.reason}:"
-                " use a Module, or make what it depends on a constant of the model"
+                " use a Module, or make the values on which it depends constants of the model"
             )
         missing = next((name for name in graph.outputs if name not in traced.values), None)
         if missing is not None:
-            raise EngineError(f"graph {graph.name!r}: nothing makes {missing!r}")
+            raise EngineError(f"graph {graph.name!r}: no node makes {missing!r}")
         outputs = {
             name: TensorType(value.dtype, value.shape if value.has_shape else None)
             if isinstance(value := traced.values[name], Tensor) else None
@@ -169,8 +170,8 @@ class Session:
 def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, Shape]:
     kind = graph.inputs[name]
     if not isinstance(kind, TensorType):
-        what = "has no type" if kind is None else "is no tensor"
-        raise EngineError(f"input {name!r} {what}: a session cannot be made of it; use a Module")
+        what = "has no type" if kind is None else "is not a tensor"
+        raise EngineError(f"input {name!r} {what}, so a session cannot take it: use a Module")
     said = kind.shape
     wanted: Any = shapes.get(name, said)
     if not _are_sizes(wanted):
@@ -204,7 +205,7 @@ def _shown(shape: Sequence[Any] | None) -> str:
 
 
 def owned(outputs: Mapping[str, Data], inputs: Mapping[str, Data]) -> dict[str, Any]:
-    """Make outputs the caller's own: copied where they are an input, a constant or one another."""
+    """Return outputs that belong to the caller: an input, a constant or a duplicate is copied."""
     taken = {id(array) for value in inputs.values() for array in arrays_of(value)}
 
     def apart(array: Array) -> Array:

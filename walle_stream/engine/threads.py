@@ -1,11 +1,10 @@
-"""How many threads numpy's products of matrices take: what can be said of it, and set.
+"""The number of threads for numpy's matrix products, which can be read and set.
 
-numpy hands products of matrices to a BLAS library, which has threads of its own;
-everything else that numpy does is done by the thread that asks. The number is
-the library's, so the whole process's: two runs cannot have two numbers at a time.
-While several runs with a number go on, the smallest of them holds, and when the
-last one ends, what was before them. numpy's own wheels have OpenBLAS; others
-(Accelerate, MKL) are left alone, with a line in the log.
+numpy passes matrix products to a BLAS library, which has threads of its own; the calling thread
+does all other work. The number belongs to the library, hence to the whole process: two runs cannot
+have different numbers at a time. During several runs with a number the smallest one holds. After
+the last of them the previous number is restored. numpy's own wheels have OpenBLAS. The number of
+other libraries (Accelerate, MKL) is never set.
 """
 
 import ctypes
@@ -23,14 +22,14 @@ from walle_stream.errors import EngineError
 _NAMES: Final = (
     ("scipy_openblas_", "64_"), ("scipy_openblas_", ""), ("openblas_", "64_"), ("openblas_", ""),
 )  # fmt: skip
-"""What stands around the functions' names in the builds of OpenBLAS."""
+"""Prefixes and suffixes of the functions' names in builds of OpenBLAS."""
 
 
 class BlasThreads:
     """The number of threads of one BLAS library. Thread-safe."""
 
     def __init__(self, read: Any, write: Any) -> None:
-        """Take over."""
+        """Take over the library's functions that read and set the number."""
         self._read = read
         self._write = write
         self._lock = threading.Lock()
@@ -39,12 +38,12 @@ class BlasThreads:
 
     @property
     def count(self) -> int:
-        """The number now."""
+        """The current number of threads."""
         return int(self._read())
 
     @contextmanager
     def limited(self, count: int) -> Iterator[None]:
-        """Hold a number from 1 for as long as a block takes; does not wait for other blocks."""
+        """Hold a number, at least 1, for the duration of a block; never waits for other blocks."""
         with self._lock:
             if not self._wanted:
                 self._before = self.count
@@ -67,10 +66,10 @@ class BlasThreads:
 
 @cache
 def blas_threads() -> BlasThreads | None:
-    """Find the library that numpy has loaded; None where it is no OpenBLAS."""
+    """Return the OpenBLAS that numpy has loaded, or None if numpy has another library."""
     try:
-        core = import_module("numpy._core._multiarray_umath")  # private: it may be gone
-        # a name is looked for in the libraries that this one needs, too
+        core = import_module("numpy._core._multiarray_umath")  # private: it may disappear
+        # a look-up also searches the libraries on which this one depends
         library = ctypes.CDLL(core.__file__)
     except (ImportError, OSError, TypeError):
         return None
@@ -85,25 +84,25 @@ def blas_threads() -> BlasThreads | None:
 
 
 def checked_threads(count: int | None) -> int | None:
-    """Refuse a number of threads that cannot be had; at most the cores. None leaves the library's.
+    """Check a number of threads, and limit it to the number of cores; None keeps the library's.
 
     Raises:
-        EngineError: It is no number from 1, or numpy's library takes none.
+        EngineError: The number is not a positive integer, or numpy's library takes none.
     """
     if count is None:
         return None
     if type(count) is not int or count < 1:
-        raise EngineError(f"threads={count!r} is no whole number from 1")
+        raise EngineError(f"threads={count!r} is not a whole number from 1")
     if blas_threads() is None:
         raise EngineError(
-            f"threads={count}: numpy has no OpenBLAS here, whose threads could be set; leave"
-            " threads out, and set the variable of its library before the start instead"
+            f"threads={count}: numpy has no OpenBLAS here, so its threads cannot be set; omit"
+            " threads, and set the environment variable of its library before the start instead"
         )
     return min(count, os.cpu_count() or count)
 
 
 def run_with(count: int | None) -> AbstractContextManager[None]:
-    """Hold a number of ``checked_threads`` for as long as a run takes; None changes nothing."""
+    """Hold a number from ``checked_threads`` during a run; None changes nothing."""
     if count is None or (library := blas_threads()) is None:
         return nullcontext()
     return library.limited(count)

@@ -36,7 +36,7 @@ class LifeEnd(msgspec.Struct, kw_only=True):
     dropped: int = 0
     """Features that it had already."""
     differing: str = ""
-    """What is not as in the undisturbed run; empty where nothing differs."""
+    """Difference from the undisturbed run; empty if there is none."""
 
 
 class Life:

@@ -1,4 +1,4 @@
-"""Which faults a campaign has, in which order; all of it follows from the seed."""
+"""The faults of a campaign and their order, which follow from the seed."""
 
 from random import Random
 from typing import Final
@@ -21,17 +21,18 @@ SHARES: Final = {
     "head": 2,
     "upgrade": 2,
 }
-"""Percent of the faults: a node killed and started again; a node without a network for 10 s, and for
-60 s; 20 % of a node's packets lost for 10 s; no room on a node's disk for 20 s; a node killed and
-started again with a wrong clock; a host's, and the supervisor's process killed; another number of
-hosts; a broker of three, and the object store killed, and started again, the store after two minutes,
-too; the head killed, ``ray up`` and the run again; the run stopped, and begun again by another version."""
+"""Percent of the faults. A node is killed and started again. A node has no network for 10 s, or for
+60 s. A node loses 20 % of its packets for 10 s. A node's disk is full for 20 s. A node is killed
+and started again with a wrong clock. The process of a host, or of the supervisor, is killed. The number
+of hosts changes. One of three brokers, or the object store, is killed and started again, the store
+also after two minutes. The head is killed, then ``ray up`` and the run start again. The run is
+stopped, and started again by another version."""
 
 _FAULTS_OF_LIFE: Final = 14
 
 
 class ClusterPlan(msgspec.Struct, frozen=True):
-    """What a campaign is to do."""
+    """The plan of a campaign."""
 
     faults: int
     seed: int

@@ -13,7 +13,7 @@ CLIENT: Final[dict[str, Any]] = {
     "security_protocol": "SSL",
     "ssl_cafile": "/kit/pipeline/ca.pem",
 }
-"""What kafka-python's clients are made with."""
+"""Options of kafka-python's clients."""
 
 COPIES: Final = len(_BROKERS)
 

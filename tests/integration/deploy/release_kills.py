@@ -1,8 +1,8 @@
 """Changes of releases, each killed at each of its statements; started by the kill tests.
 
-The arguments are the store and every how many statements it dies. Every attempt is
-a child process of its own that opens the store and dies by SIGKILL before
-its N-th statement; the parent then looks whether all of the change is there, or nothing.
+The arguments are the store and the interval of statements between kills. Every attempt is a child
+process of its own, which opens the store and dies by SIGKILL before its N-th statement. The parent
+then checks that all of the change is present, or nothing.
 """
 
 import os

@@ -144,7 +144,7 @@ def of(device, number=1, incarnation="ab" * 8, receipt=""):
 
 
 def receipt(folder, device):
-    """What a service of this store gives a device that has the version."""
+    """Return the receipt that a service of this store gives a device with the version."""
     with closing(open_store(str(folder / "releases.db"))) as store:
         source = StoredReceiptKeys(store)
         return source.keys.issue(Receipt(device, TASK, "v1", issued_ms=source.now_ms()))
@@ -187,7 +187,7 @@ def test_with_tokens_each_speaks_for_itself_and_relays_for_all(folder, caplog):
         assert devices(folder) == 0  # without a receipt of its own it counts for nothing
         # numbers of others' data directories are not used up by a device
         assert post(port, [of("d-1", 2**61, "cd" * 8, receipt(folder, "d-1"))], own) == 200
-        # what is refused waits for a token that is one, and that is said once
+        # refused reports wait for a valid token, and one line is logged
         given = [thief]
         sink = HttpReportSink(f"http://127.0.0.1:{port}", backoff_s=0.01, token=lambda: given[0])
         names = {number: f"d-{number}" for number in range(1, 21)}

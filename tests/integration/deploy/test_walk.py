@@ -1,8 +1,9 @@
 """The walk of docs/deploy/walk.md: its own lines, typed into a shell from a clone's folder.
 
 200 devices of a running host, a release service and a file server over HTTP, tasks on git, reports
-through the tunnel. A good version reaches everybody; one that fails on a kind of devices is
-stopped in simulation; one that fails on 2 % of the fleet is stopped at a gray step and taken back.
+through the tunnel. A good version reaches all devices. A version that fails on a kind of devices is
+stopped in simulation. A version that fails on 2 % of the fleet is stopped at a gray step and taken
+back.
 """
 
 import json
@@ -76,7 +77,7 @@ class Shell:
         script.write_text("".join(kept) + lines + GOOD + behind)
 
     def known(self):
-        """How many devices have each version, as the service knows them; None: it does not answer."""
+        """Return the number of devices by version, as the service knows them; None: no answer."""
         try:
             with urlopen(f"{self.service}/v1/known", timeout=10) as answer:  # noqa: S310 - ours
                 found = json.load(answer)["versions"]

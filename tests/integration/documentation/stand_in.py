@@ -1,7 +1,7 @@
 """What stands in front of a program that documentation calls: it runs it, or has it parse alone.
 
-stand_in.py walle ARGUMENTS and stand_in.py python ARGUMENTS. What needs a cluster, a broker, a service
-or many minutes, or goes on until it is told to end, is given to its real parser, and not run.
+stand_in.py walle ARGUMENTS and stand_in.py python ARGUMENTS. A command is only parsed, by its real
+parser, if it needs a cluster, a broker, a service or many minutes, or runs until it is stopped.
 """
 
 import argparse

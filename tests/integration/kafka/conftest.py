@@ -44,9 +44,9 @@ HERE = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)  # before those without the mark are left out
 def pytest_collection_modifyitems(items):
-    # where a broker is away, kafka-python's constructors fail and leave the pair of sockets by
-    # which their threads would have woken each other, and a connection that a broker which
-    # begins to listen just then has taken; they are found in whatever test runs then
+    # without a broker, kafka-python's constructors fail and leave the pair of sockets that would
+    # wake their threads, and any connection to a broker that starts just then. A later test would
+    # find these sockets.
     left = pytest.mark.filterwarnings(
         r"ignore:unclosed <socket\.socket fd=\d+, family=1:ResourceWarning",
         r"ignore:unclosed <socket\.socket fd=\d+, family=2, .* raddr=.'127\.0\.0\.1':ResourceWarning",

@@ -59,7 +59,7 @@ def offsets_of(batches):
 
 
 class Ledger:
-    """What all hosts of a group have committed; who has which partition."""
+    """Commits of all hosts of a group, and the owners of partitions."""
 
     def __init__(self):
         self.lock = threading.Lock()

@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def over(broker, listener, ca, files=None):
-    """What a worker is told to reach a listener."""
+    """Return the overrides with which a worker reaches a listener."""
     keys = {"brokers": broker.address(listener), "tls.ca": ca}
     if files is not None:
         keys |= {"tls.cert": files.cert, "tls.key": files.key}

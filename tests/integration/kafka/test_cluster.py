@@ -1,4 +1,4 @@
-"""What a cluster is asked, and what it refuses: the same by each library."""
+"""Requests to a cluster and its refusals are the same with each library."""
 
 from contextlib import closing
 

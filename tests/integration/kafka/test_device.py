@@ -109,7 +109,7 @@ def stop(agent):
 
 
 def merged(model, folder, enough):
-    """What a receiver makes of all that is in the topic."""
+    """Return the statistics and features of a receiver that has merged the whole topic."""
     with merging(model, folder) as step:
         until(lambda: enough(step()))
         stats = step()

@@ -68,7 +68,7 @@ class Place:
         return process.returncode, errors
 
     def features(self):
-        """What each sink has: device, number, task, feature, encoding; in no order."""
+        """Yield the rows of each sink (device, number, task, feature, encoding), unordered."""
         table = ds.dataset(self.folder / "lake", partitioning="hive").to_table().to_pylist()
         yield (
             "parquet",

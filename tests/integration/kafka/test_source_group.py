@@ -113,7 +113,7 @@ class Late(Host):
 
 
 class PutOut(Host):
-    """What it loses is somebody else's already."""
+    """Another host already owns the partitions that it loses."""
 
     def lose(self, partitions):
         self._note("lose", partitions)

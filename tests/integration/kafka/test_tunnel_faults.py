@@ -1,4 +1,4 @@
-"""What goes wrong between a device and a real Apache Kafka, and what is lost: nothing."""
+"""Faults between a device and a real Apache Kafka lose nothing."""
 
 import json
 import logging

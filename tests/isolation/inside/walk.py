@@ -60,7 +60,7 @@ class Node(NamedTuple):
 
 
 class World:
-    """What a script is given, and what it can reach from there."""
+    """The objects that a script gets, and all objects that it can reach from them."""
 
     def __init__(self, session, make_run):
         self.builtins = session._builtins

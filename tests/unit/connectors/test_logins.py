@@ -70,6 +70,6 @@ def test_a_file_without_a_secret_is_named(connection, tmp_path, text):
         for take in (Connection.client_options, client_settings):
             with pytest.raises(BrokerUnreachableError) as caught:
                 take(given)
-            # one that is not there may be the secret itself
+            # an unknown name may be the secret itself
             assert ("other" in str(caught.value)) is (text is not None)
             assert next(reversed(keys)) in str(caught.value)

@@ -171,10 +171,10 @@ def test_an_output_without_rows_is_refused(model, shape):
     ("inputs", "outputs", "words"),
     [
         ({}, ("y",), "a model without inputs has no rows"),
-        ({"x": TensorType(FLOAT, ())}, ("y",), "input 'x' has no dimensions, so no rows"),
+        ({"x": TensorType(FLOAT, ())}, ("y",), "input 'x' has no dimensions, hence no rows"),
         ({"x": TensorType(FLOAT, (3, 2))}, ("y",), "input 'x' always has 3 rows"),
         (None, {"y": TensorType(FLOAT, (1, 37))}, "output 'y' always has 1 rows"),
-        (None, {"y": SequenceType(TensorType(FLOAT))}, "output 'y' is no tensor"),
+        (None, {"y": SequenceType(TensorType(FLOAT))}, "output 'y' is not a tensor"),
     ],
 )
 def test_what_a_model_declares_is_looked_at_before_a_run(inputs, outputs, words):
@@ -192,7 +192,7 @@ def test_a_model_made_for_that_many_rows_is_taken():
 
 @pytest.mark.parametrize("given", [[np.float32(1)], [np.ones(2), np.ones(3)], []])
 def test_inputs_without_common_rows_are_refused(given):
-    with pytest.raises(EngineError, match="as many rows of each"):
+    with pytest.raises(EngineError, match="the same number of rows"):
         dense()(*given)
 
 

@@ -115,7 +115,7 @@ def test_each_request_has_the_bound_of_work_for_itself_and_memory_is_shared(monk
     evaluator = EngineEvaluator(NumpyBackend())
     graph = Graph(nodes[:4], constants, [3])
     evaluator.evaluate_all([graph] * 4)  # 800,000 elements each, of 2 million
-    with pytest.raises(TensorError, match="what was asked for together is too much"):
+    with pytest.raises(TensorError, match="the requests together are too large"):
         evaluator.evaluate_all([Graph(nodes[:3], constants, [2])] * 4)
 
 
@@ -123,5 +123,5 @@ def test_what_is_computed_together_is_bounded(monkeypatch):
     monkeypatch.setattr("walle_stream.engine.expressions.CROSSING_WORK_MAX_ELEMENTS", 20)
     evaluator = EngineEvaluator(NumpyBackend())
     evaluator.evaluate_all([two_by_two()] * 3)  # 6 elements each
-    with pytest.raises(TensorError, match="what was asked for together is too much"):
+    with pytest.raises(TensorError, match="the requests together are too large"):
         evaluator.evaluate_all([two_by_two()] * 4)

@@ -319,10 +319,10 @@ def test_inner_runners_are_bounded(monkeypatch):
 
 BAD = [
     (loop("n - x", "y", graph("i goes", "goes")), LoweringError, "takes 2 inputs, not 3"),
-    (loop("n - x", "y", graph("i goes s", "goes")), LoweringError, "gives 1 outputs, not 2"),
+    (loop("n - x", "y", graph("i goes s", "goes")), LoweringError, "has 1 outputs, not 2"),
     (loop("x - x", "y", graph("i goes s", "goes s")), ShapeError, "number of trips"),
     (loop("- x x", "y", graph("i goes s", "goes s")), ShapeError, "the condition has shape"),
-    (Node("Loop", ("n",), ("y",), version=21), LoweringError, "'body' is no graph"),
+    (Node("Loop", ("n",), ("y",), version=21), LoweringError, "'body' is not a graph"),
     (chosen("x", graph("", "x"), graph("", "x")), ShapeError, "the condition has shape"),
     (Node("If", (), ("y",), version=21), LoweringError, "a condition is expected"),
     (Node("Scan", ("x",), ("y",), {"body": graph("a", "a")}, version=9), LoweringError,
@@ -333,7 +333,7 @@ BAD = [
                                   "scan_output_axes": (0, 0)}, version=9), LoweringError,
      "has 2 elements, not 1"),
     (Node("SequenceMap", ("x",), ("y",), {"body": graph("a", "a")}, version=17), LoweringError,
-     "input 0 is no sequence"),
+     "input 0 is not a sequence"),
 ]  # fmt: skip
 
 

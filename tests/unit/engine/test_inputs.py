@@ -1,4 +1,4 @@
-"""What a caller gives is held against what the model declares."""
+"""A caller's inputs are checked against the model's declaration."""
 
 import ml_dtypes
 import numpy as np

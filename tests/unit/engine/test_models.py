@@ -44,7 +44,7 @@ def test_gives_the_outputs_that_are_asked_for(dense):
 @pytest.mark.parametrize("given", [[rows(2)], None, rows(2), "x", 5])
 def test_inputs_without_names_are_refused_in_one_line(dense, given):
     for ask in (Module(dense).run, Module(dense).session({"x": (2, 3)}).run, Module(dense).profile):
-        with pytest.raises(EngineError, match="inputs are given by name") as caught:
+        with pytest.raises(EngineError, match="inputs must be given by name") as caught:
             ask(given)
         assert "\n" not in str(caught.value)
 

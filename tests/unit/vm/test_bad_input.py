@@ -1,4 +1,4 @@
-"""What a script does that no script should: one clear line each, whatever its policy."""
+"""Misbehaviour of scripts: one clear line each, under every policy."""
 
 import signal
 import subprocess

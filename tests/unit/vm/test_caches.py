@@ -1,4 +1,4 @@
-"""What standard modules remember of one device is not met by the next one."""
+"""The next device does not meet data of another one in caches of standard modules."""
 
 import json
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What a process with VMs does for itself: forks, memory, bytes of guests, stopping."""
+"""Self-protection of a process with VMs: forks, memory, bytes of guests, stopping."""
 
 import ast
 import marshal

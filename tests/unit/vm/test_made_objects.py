@@ -14,7 +14,7 @@ from walle_stream.vm.program import TaskProgram, compile_program
 pytestmark = pytest.mark.vm
 
 CODE = marshal.dumps(compile("def free(): return 42", "t.py", "exec").co_consts[0])
-# from 3.14 on a name that is not there yet needs no quotes: the library copies a function
+# from 3.14 on an undefined name needs no quotes: the library copies a function
 LATER = "Later" if sys.version_info >= (3, 14) else "'Later'"
 OURS = {
     "ctx": "ctx",

@@ -1,4 +1,4 @@
-"""What the run of one device leaves behind is not met by the next device's, in the same VM."""
+"""The next device's run in the same VM meets nothing that another device's run left behind."""
 
 import json
 from typing import TYPE_CHECKING, Any

@@ -17,7 +17,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path, caplog):
     assert token() == "one"
     replace(path, "two")
     assert bearer_headers(token) == {"authorization": "Bearer two", "walle-token": "two"}
-    # what is none leaves the one before, and is said once
+    # an invalid token keeps the previous one, and is logged once
     replace(path, "")
     assert (token(), token()) == ("two", "two")
     path.unlink()

@@ -1,4 +1,4 @@
-"""Backends: the kernels of the atomic operators and a raster, each."""
+"""Backends: each has kernels of the atomic operators and a raster."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -17,7 +17,7 @@ def backend_named(name: str) -> Any:
     """Make the backend ``reference``, ``numpy`` or ``cupy``; see ``engine.module.Backend``.
 
     Raises:
-        EngineError: There is none of that name, or what it needs is missing.
+        EngineError: The name is unknown, or a package or device of the backend is missing.
     """
     entry = _BACKENDS.get(name)
     if entry is None:

@@ -1,8 +1,8 @@
 """Kernels bound to their arrays: a step becomes a call without arguments.
 
-Written against numpy's interface: a ``Library`` says which module of arrays is meant,
-and has kernels of its own where that differs. All is decided when a step is bound.
-What has no kernel runs the reference's and copies.
+The kernels use numpy's interface. A ``Library`` names the module of arrays, and has kernels of its
+own where the module differs from numpy. All choices are made when a step is bound. A step without
+a kernel runs the reference's kernel and copies the result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,10 @@ _REDUCTIONS: Final[Mapping[Operator, str]] = {
 
 
 def bind(step: Step, inputs: Sequence[Array], output: Array, library: Library | None = None) -> Run:
-    """Make a call of a step of one output, on views of what it reads and writes.
+    """Return a call that runs a step of one output on views of its inputs and its output.
 
-    It raises ``EngineError`` as the reference does. The arrays are numpy's unless ``library`` says
-    otherwise.
+    The call raises ``EngineError`` as the reference does. The arrays are numpy's by default, or
+    those of ``library``.
     """
     library = library or NUMPY
     narrow = any(library.is_narrow(tensor.dtype) for tensor in (*step.inputs, *step.outputs))
@@ -50,7 +50,7 @@ def _function(binding: Binding, name: str) -> Run:
 
 
 def bind_raster(binding: Binding) -> Run:
-    """Bind a raster: strided copies, one a region."""
+    """Bind a raster: one strided copy per region."""
     library, step, output = binding.library, binding.step, binding.output
     xp, fill = library.xp, step.parameters.get("fill")
     # a constant of another layout is copied once, not for each region
@@ -101,12 +101,12 @@ def _reduce(binding: Binding) -> Run | None:
 
 
 def bind_matmul(binding: Binding) -> Run | None:
-    """Bind a product of matrices, one of a stack of one at once."""
+    """Bind a matrix product; a stack of one matrix goes directly to BLAS."""
     if binding.narrow:
         return None
     (x, y), output, matmul = binding.inputs, binding.output, binding.library.xp.matmul
     if all(size == 1 for size in x.shape[:-2]):
-        # a stack of one: numpy loops over stacks itself, and hands one matrix to BLAS
+        # numpy loops over a stack itself, but passes a single matrix to BLAS
         first = (0,) * (x.ndim - 2)
         left, right, target = x[first], y[first], output[first]
         return lambda: matmul(left, right, out=target)
@@ -114,7 +114,7 @@ def bind_matmul(binding: Binding) -> Run | None:
 
 
 def bind_float(binding: Binding) -> Run | None:
-    """Bind a division or rounding of floats; of whole numbers the library's own are others."""
+    """Bind a division or rounding of floats; for integers the library's functions differ."""
     if binding.narrow or binding.output.dtype.kind != "f":
         return None
     return _function(binding, "divide" if binding.step.operator is Operator.DIV else "rint")

@@ -1,8 +1,8 @@
 """Conversions between dtypes, the same for every backend that computes with numpy.
 
-ONNX Cast: a float that does not fit becomes infinite, or with ``saturate`` the
-greatest of the float8 family; whole numbers wrap; text is parsed. Every result is
-rounded once, from the value itself.
+Rules of ONNX Cast: a float that does not fit becomes infinite, or with ``saturate`` the largest
+value of a float8 dtype; integers wrap; text is parsed. Every result is rounded once, from the
+value itself.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ _GREATEST: Final = {
     "float8_e5m2fnuz": 57344.0,
 }
 _EXPONENTS: Final = "float8_e8m0fnu"
-"""Powers of two from ``2 ** -127`` to ``2 ** 127``, and nan: no zero, no sign."""
+"""Its values are nan and the powers of two from ``2 ** -127`` to ``2 ** 127``: no zero, no sign."""
 
 _BIAS: Final = 127
 _LAST: Final = 254
@@ -28,10 +28,10 @@ _NAN: Final = 255
 
 
 def cast(x: Array, dtype: DType, saturate: bool = True, mode: str = "up") -> Array:
-    """Convert each element of any dtype to another.
+    """Convert each element from any dtype to another.
 
-    ``saturate``: a float8 takes its greatest for what is beyond it. ``mode``: float8e8m0 is rounded
-    up, down or nearest.
+    With ``saturate`` a value beyond the range of a float8 becomes its largest value. ``mode``
+    rounds float8e8m0 up, down or nearest.
     """
     if x.dtype == dtype:
         return x.copy()
@@ -58,7 +58,7 @@ def _to_foreign(x: Array, dtype: DType, saturate: bool, mode: str) -> Array:
 
 
 def _widened(x: Array) -> Array:
-    # numpy converts its own dtypes to all; those of ml_dtypes not to each other
+    # dtypes of ml_dtypes convert to and from numpy's dtypes, but not to each other
     if not is_foreign(x.dtype):
         return x
     if x.dtype.name.startswith("int"):
@@ -67,7 +67,7 @@ def _widened(x: Array) -> Array:
 
 
 def _narrowed(x: Array) -> Array:
-    # float32 that rounds to a narrower float as ``x`` itself does: what is lost stays as an odd bit
+    # round to odd: the float32 rounds to any narrower float as ``x`` itself would
     if x.dtype.kind in "iu" and x.dtype.itemsize == 8:  # noqa: PLR2004  # bytes of an int64
         low = x.dtype.type(0x7FF)
         large = (x >= 1 << 53) if x.dtype.kind == "u" else np.abs(x) >= 1 << 53

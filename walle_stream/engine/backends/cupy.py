@@ -1,7 +1,7 @@
 """The cupy backend: passes, one arena on a device, kernels bound to their views when planned.
 
-Strings and shapes that depend on values stay on the host, and so does what the
-device has no dtype for: such steps copy there and back.
+Strings and shapes that depend on values stay on the host. Steps on dtypes that the device lacks
+copy their elements to the host and back.
 """
 
 import threading
@@ -29,11 +29,11 @@ class CupyBackend:
     compute = staticmethod(compute)
 
     def __init__(self, device: Device | None = None) -> None:
-        """Find the device; tests give one of their own with cupy's interface."""
+        """Find the device; tests pass their own, with cupy's interface."""
         self._device = device or _cuda()
 
     def plan(self, program: Program) -> "CupyPlan":
-        """Make a program ready; see ``engine.module.Backend``."""
+        """Prepare a program; see ``engine.module.Backend``."""
         return CupyPlan(optimised(program, compute), self._device)
 
 
@@ -41,17 +41,17 @@ class CupyPlan(ArenaPlan):
     """A program with its memory on a device."""
 
     def __init__(self, program: Program, device: Device) -> None:
-        """Place the tensors."""
+        """Place the tensors of a program."""
         self.device = device
         self._constants: dict[Tensor, Any] = {}
         self._constants_lock = threading.Lock()
         elision = elide(program)
-        # tiles are for a cache: a device takes a step as a whole
+        # tiles serve the cache of a CPU; a device runs a step as a whole
         loops = [Loop([step]) for step in elision.steps]
         super().__init__(program, elision, loops, lambda: _Instance(self))
 
     def constant(self, tensor: Tensor) -> Any:
-        """Give a constant on the device: one for all runs."""
+        """Return a constant on the device, which all runs share."""
         with self._constants_lock:
             array = self._constants.get(tensor)
             if array is None:
@@ -61,7 +61,7 @@ class CupyPlan(ArenaPlan):
             return array
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
-        """Run it; see ``engine.module.Plan``. Times of a watch are those of launches.
+        """Run the program; see ``engine.module.Plan``. A watch gets the times of launches.
 
         Raises:
             EngineError: An index is out of range, or memory is short.
@@ -70,7 +70,7 @@ class CupyPlan(ArenaPlan):
             with self.instance() as instance:
                 return instance.run(inputs, watch)
         except MemoryError as error:
-            raise EngineError(f"the device's memory is short: {error}") from error
+            raise EngineError(f"the device's memory is exhausted: {error}") from error
 
 
 class _Instance(Instance):
@@ -110,7 +110,7 @@ class _Instance(Instance):
         try:
             super().run_calls(watch)
         finally:
-            # behind a failure, too: an index that was out of range may be what it came of
+            # also after a failure: an index out of range may be its cause
             self._checks.verify()
 
 
@@ -120,7 +120,7 @@ def _cuda() -> Device:
         from cupyx.scipy.special import erf  # noqa: PLC0415  # same
     except ImportError as error:
         raise EngineError(
-            "the backend cupy needs the extra gpu-cuda12 or gpu-cuda13, as the driver is: "
+            "the backend cupy needs the extra gpu-cuda12 or gpu-cuda13, to match the driver: "
             f"{how_to_install('gpu-cuda12')}"
         ) from error
     try:

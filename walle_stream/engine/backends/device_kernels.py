@@ -1,8 +1,8 @@
-"""Kernels for a module of arrays on a device, cupy: where it differs from numpy, or from us.
+"""Kernels for arrays on a device (cupy), where cupy differs from numpy or from the reference.
 
-What has none here, and is no function with ``out`` either, runs on the host and copies.
-Elements of a dtype that the device has not (``ml_dtypes``) lie there as whole numbers
-as wide: they are moved and chosen there, and computed with on the host.
+An operator that has no kernel here, and is not a function with ``out``, runs on the host, with
+copies. The device stores elements of dtypes that it lacks (``ml_dtypes``) as unsigned integers of
+the same width. It can move and select them, but the host computes with them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,50 +23,50 @@ from walle_stream.errors import EngineError
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a backend needs of cupy."""
+    """The parts of cupy that the backend needs."""
 
     xp: Any
     erf: Any
-    """``cupyx.scipy.special.erf``, of float32 and float64."""
+    """``cupyx.scipy.special.erf``, for float32 and float64."""
 
     def upload(self, array: Array) -> Any:
-        """Copy an array of any dtype but text, row-major, as ``stored(array.dtype)``."""
+        """Copy an array of any dtype except text to the device, row-major; see ``stored``."""
         plain = np.ascontiguousarray(array).reshape(array.shape)
         return self.xp.asarray(plain.view(stored(array.dtype)))
 
     def download(self, array: Any, dtype: DType) -> Array:
-        """Copy to an array of the caller's own; waits for what is under way."""
+        """Copy to an array on the host, which the caller owns; waits for pending work."""
         result: Array = self.xp.asnumpy(array)
         return result if result.dtype == dtype else result.view(dtype)
 
 
 def stored(dtype: DType) -> DType:
-    """Give the dtype that elements have on the device: their own, or unsigned numbers as wide."""
+    """Return the dtype of elements on the device: their own, or an unsigned one of equal width."""
     known = not is_foreign(dtype) and dtype.kind in "biufc"
     return dtype if known else np.dtype(f"u{dtype.itemsize}")
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether the host computes with a dtype: one of ``ml_dtypes``, or complex numbers."""
+    """Whether only the host computes with a dtype: those of ``ml_dtypes``, and complex numbers."""
     return bool(is_foreign(dtype) or dtype.kind not in "biuf")
 
 
 class IndexChecks:
-    """Whether indices were in range: asked for once, at the end of a run.
+    """Range checks of indices on the device, whose results are read once, at the end of a run.
 
-    Each answer would wait for the device; meanwhile an index that is out of range
-    wraps around, as cupy's do, and reads what is there.
+    Reading each result would wait for the device. Until the end an index out of range wraps
+    around, as usual in cupy, and reads another element.
     """
 
     def __init__(self, device: Device, steps: Sequence[Step]) -> None:
-        """Make room for the answers."""
+        """Allocate the results on the device."""
         self._device = device
         count = sum(step.operator in {Operator.TAKE, Operator.PUT} for step in steps)
         self._wrong = device.xp.zeros(count, np.dtype(np.bool_)) if count else None
         self._bound: list[tuple[Step, int]] = []
 
     def bind(self, step: Step, indices: Any, size: int) -> Run:
-        """Make a call that looks at a step's indices, of an axis of a size, on the device."""
+        """Return a call that checks a step's indices into an axis of ``size`` on the device."""
         xp, number = self._device.xp, len(self._bound)
         assert self._wrong is not None  # noqa: S101
         self._bound.append((step, size))
@@ -79,12 +79,12 @@ class IndexChecks:
         return check
 
     def start(self) -> None:
-        """Forget the run before."""
+        """Clear the results of the previous run."""
         if self._wrong is not None:
             self._wrong.fill(False)  # noqa: FBT003  # numpy's own signature
 
     def verify(self) -> None:
-        """Look at the answers; waits for the device where there are any.
+        """Read the results; waits for the device if there are any.
 
         Raises:
             EngineError: An index was out of range.
@@ -100,11 +100,11 @@ class IndexChecks:
 
 
 def library_of(device: Device, checks: IndexChecks) -> Library:
-    """Make what ``bound.bind`` needs for a device; ``checks`` are of the program that is bound."""
+    """Make the ``Library`` of a device; ``checks`` belong to the program that is bound."""
     xp = device.xp
 
     def filling(output: Array, fill: Any, dtype: DType) -> Run:
-        # an array, no scalar: whatever the dtype, nothing is converted on the way
+        # an array instead of a scalar, so that no dtype is converted
         element = device.upload(np.array(fill, dtype))
         return lambda: xp.copyto(output, element)
 
@@ -126,7 +126,7 @@ def library_of(device: Device, checks: IndexChecks) -> Library:
 
 
 def _composed(function: Callable[..., Any], kinds: str, binding: Binding) -> Run | None:
-    """Bind a function of a module and arrays that gives a new array."""
+    """Bind a function of a module and arrays that returns a new array."""
     if binding.narrow or binding.step.inputs[0].dtype.kind not in kinds:
         return None
     xp, inputs, output = binding.library.xp, tuple(binding.inputs), binding.output
@@ -134,12 +134,12 @@ def _composed(function: Callable[..., Any], kinds: str, binding: Binding) -> Run
 
 
 def _sign(xp: Any, x: Any) -> Any:
-    # cupy compares: a nan is neither above nor below zero
+    # cupy compares with zero, so the sign of a nan would be 0
     return xp.where(xp.isnan(x), x, xp.sign(x))
 
 
 def _mod(xp: Any, x: Any, y: Any) -> Any:
-    # cupy multiplies a quotient back, which is wrong for infinities and large numbers
+    # cupy multiplies the quotient back, which is wrong for infinities and large numbers
     rest = xp.fmod(x, y)
     crossed = xp.not_equal(xp.less(rest, 0), xp.less(y, 0))
     moved = xp.where(crossed, xp.add(rest, y), rest)
@@ -147,7 +147,7 @@ def _mod(xp: Any, x: Any, y: Any) -> Any:
 
 
 def _whole_fmod(xp: Any, x: Any, y: Any) -> Any:
-    # cupy goes by way of float64
+    # cupy converts to float64
     rest = xp.remainder(x, y)
     return xp.where(_is_away(xp, rest, x, y), xp.subtract(rest, y), rest)
 
@@ -163,7 +163,7 @@ def _is_away(xp: Any, rest: Any, x: Any, y: Any) -> Any:
 
 
 def _shift_left(xp: Any, x: Any, y: Any) -> Any:
-    # what a shift by the width of a dtype or more gives is not said in C
+    # C leaves shifts by the width of the dtype or more undefined
     bits = 8 * x.dtype.itemsize
     near = xp.less(y.view(f"u{x.dtype.itemsize}"), bits).astype(x.dtype)
     return xp.multiply(xp.left_shift(x, xp.multiply(y, near)), near)
@@ -197,7 +197,7 @@ def _bitcast(binding: Binding) -> Run | None:
 
 
 def _kept(binding: Binding) -> Run | None:
-    """Bind rounding to whole numbers, of which cupy makes floats."""
+    """Bind rounding; integers stay, while cupy would convert them to floats."""
     (x,), output, xp = binding.inputs, binding.output, binding.library.xp
     if binding.narrow or output.dtype.kind == "f":
         return bind_float(binding)
@@ -230,12 +230,12 @@ def _cast(binding: Binding) -> Run | None:
     if binding.narrow or (source.kind == "f" and target == np.uint64):
         return None
     if source == np.float64 and target == np.float16:
-        # cupy rounds to float32 on the way
+        # cupy rounds to float32 first
         return None
     if target.kind == "b":
         return lambda: xp.not_equal(x, 0, out=output)
     if source.kind == "f" and target.kind in "iu":
-        # what does not fit into a narrow one wraps, where C says nothing
+        # values beyond the range of a narrow integer wrap, which C leaves undefined
         return lambda: xp.copyto(output, x.astype(np.dtype(np.int64)), casting="unsafe")
     return lambda: xp.copyto(output, x, casting="unsafe")
 
@@ -278,7 +278,7 @@ def _reduce(binding: Binding) -> Run | None:
 
 
 def _arg(binding: Binding) -> Run | None:
-    """Bind the least or greatest place of what equals the extreme: of ties cupy says nothing."""
+    """Bind the first or last position of the extreme; cupy's own choice among ties is undefined."""
     (x,), output, xp, step = binding.inputs, binding.output, binding.library.xp, binding.step
     axis = step.parameters["axis"] % x.ndim
     if binding.narrow or not x.size:
@@ -321,7 +321,7 @@ def _argsort(binding: Binding) -> Run | None:
     last = x.shape[-1] - 1
     if not binding.step.parameters.get("descending"):
         return lambda: xp.copyto(output, xp.argsort(x, axis=-1))
-    # equals stay in their order: sort the mirror image, and mirror what comes
+    # equal elements keep their order: sort the reversed axis, and reverse the result
     mirrored = x[..., ::-1]
     return lambda: xp.subtract(last, xp.argsort(mirrored, axis=-1)[..., ::-1], out=output)
 
@@ -346,7 +346,7 @@ def _put(checks: IndexChecks, binding: Binding) -> Run | None:
     (data, indices, updates), output, xp = binding.inputs, binding.output, binding.library.xp
     step, size = binding.step, data.shape[0]
     if step.parameters.get("reduction", "none") != "none" or not size:
-        # atomic additions come in another order each time
+        # the order of atomic additions differs between runs
         return None
     check = checks.bind(step, indices, size)
 
@@ -355,7 +355,7 @@ def _put(checks: IndexChecks, binding: Binding) -> Run | None:
         xp.copyto(output, data)
         if not updates.size:
             return
-        # all that are put into one row put the same: what the last of them does
+        # all updates of one row write the last of them, so their order does not matter
         order = xp.argsort(indices, axis=-1)
         last = xp.subtract(xp.searchsorted(indices[order], indices, side="right"), 1)
         output[indices] = updates[order[last]]
@@ -384,4 +384,4 @@ _BINDERS: Final[Mapping[Operator, Binder]] = {
     Operator.MATMUL: _matmul,
     Operator.ARGSORT: _argsort,
 }
-"""For a device, beside those that look at indices; the rest is a function with ``out`` each."""
+"""Kernels that check no indices; each operator not listed is a function with ``out``."""

@@ -1,4 +1,4 @@
-"""Kernels that numpy has not, or not with the meaning that the operators have."""
+"""Kernels that numpy lacks, or has with another meaning than the operators."""
 
 from collections.abc import Mapping, Sequence
 from math import erf as erf_of_one
@@ -25,11 +25,11 @@ UFUNCS: Final[Mapping[Operator, str]] = {
     Operator.SHIFT_RIGHT: "right_shift", Operator.EQUAL: "equal", Operator.LESS: "less",
     Operator.LESS_EQUAL: "less_equal",
 }  # fmt: skip
-"""Operators that are one function of numpy's, with ``out``."""
+"""Operators that are a single numpy function, with ``out``."""
 
 
 def divide(x: Array, y: Array) -> Array:
-    """Divide arrays of one dtype; whole numbers towards zero, by zero they give zero."""
+    """Divide arrays of one dtype; integers round towards zero, and dividing them by 0 gives 0."""
     if x.dtype.kind not in "iub":
         return np.divide(x, y)
     floor = np.floor_divide(x, y)
@@ -38,60 +38,60 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def power(x: Array, y: Array) -> Array:
-    """Raise to exponents of the same dtype.
+    """Raise elements to exponents of the same dtype.
 
-    A negative exponent of whole numbers gives 1, -1 or 0, where numpy refuses it.
+    For integers a negative exponent gives 1, -1 or 0; numpy refuses it.
     """
     if x.dtype.kind not in "iu":
         return np.power(x, y)
     raised = np.power(x, np.maximum(y, 0))
     odd = (y % 2).astype(bool)
     inverse = np.where(x == 1, 1, np.where((x + 1 == 0) & (y < 0), np.where(odd, -1, 1), 0))
-    # both of one dtype: int64 and uint64 would meet in float64
+    # cast first: numpy would convert a mix of int64 and uint64 to float64
     return np.where(y < 0, inverse.astype(x.dtype), raised)
 
 
 def nearest(x: Array) -> Array:
-    """Round to whole numbers, halves to even; whole numbers stay, of which numpy makes floats."""
+    """Round to integers, halves to even; integers stay, while numpy would make floats of them."""
     return x.copy() if is_integer(x.dtype) else np.rint(x)
 
 
 def erf(x: Array) -> Array:
-    """Give the error function of floats, the C library's of each element: slow and right."""
+    """Return the error function of floats, by the C library for each element: slow but accurate."""
     flat = [erf_of_one(element) for element in x.astype(np.float64).reshape(-1).tolist()]
     return np.array(flat, np.float64).reshape(x.shape).astype(x.dtype)
 
 
 def matmul(x: Array, y: Array) -> Array:
-    """Multiply ``(..., M, K)`` by ``(..., K, N)``; narrow floats are added up in float32."""
+    """Multiply ``(..., M, K)`` by ``(..., K, N)``; narrow floats are accumulated in float32."""
     if x.dtype.kind in "iub" or x.dtype.itemsize >= 4:  # noqa: PLR2004  # float32
         return np.matmul(x, y)
     return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
 
 
 def lowest(dtype: DType) -> Any:
-    """Give the least element of a dtype; minus infinity for floats."""
+    """Return the smallest value of a dtype; minus infinity for floats."""
     if dtype.kind == "b":
         return False
     return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)
 
 
 def highest(dtype: DType) -> Any:
-    """Give the greatest element of a dtype; see ``lowest``."""
+    """Return the largest value of a dtype; see ``lowest``."""
     if dtype.kind == "b":
         return True
     return np.iinfo(dtype).max if dtype.kind in "iu" else dtype.type(np.inf)
 
 
 def argsort(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    """Give int64 positions along the last axis, ``descending`` or not, equals in their order."""
+    """Return int64 positions of a stable sort along the last axis, ``descending`` or not."""
     (x,) = inputs
     if is_foreign(x.dtype):
-        # the order of ml_dtypes stops at a nan
+        # a nan breaks the order of ml_dtypes
         x = x.astype(np.float32)
     if not parameters.get("descending"):
         return np.argsort(x, axis=-1, kind="stable")
-    # equals stay in their order: sort the mirror image, and mirror what comes
+    # equal elements keep their order: sort the reversed axis, and reverse the result
     mirrored = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     return x.shape[-1] - 1 - mirrored
 
@@ -100,7 +100,7 @@ def check_indices(indices: Array, size: int) -> Array:
     """Refuse an index that is out of range.
 
     Raises:
-        IndexError: One is below 0 or not below ``size``.
+        IndexError: An index is negative, or not below ``size``.
     """
     wrong = (indices < 0) | (indices >= size)
     if wrong.any():
@@ -109,7 +109,7 @@ def check_indices(indices: Array, size: int) -> Array:
 
 
 BLOCK: Final = 1 << 13
-"""Elements: three blocks of float32 fit into the first cache but one."""
+"""Elements of a block; three blocks of float32 fit into the second-level cache."""
 
 _LIMIT: Final = np.float32(4.0)
 _P: Final = tuple(
@@ -129,7 +129,7 @@ _Q: Final = tuple(
 
 
 def erf_into(x: Array, output: Array) -> None:
-    """Compute the error function of float32 of any strides; ``output`` may be ``x``."""
+    """Compute the error function of float32 with any strides; ``output`` may be ``x``."""
     if not (x.flags.c_contiguous and output.flags.c_contiguous):
         result = np.ascontiguousarray(x)
         _blocks(result.reshape(-1), result.reshape(-1))

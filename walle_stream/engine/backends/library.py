@@ -1,4 +1,4 @@
-"""Modules of arrays that kernels are bound for: numpy, or one with its interface."""
+"""Modules of arrays for which kernels are bound: numpy, or a module with its interface."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ type Run = Callable[[], object]
 
 
 class Bound(NamedTuple):
-    """A call, and the step that it is counted for."""
+    """A call, and the step for which its time counts."""
 
     run: Run
     step: Step
@@ -23,14 +23,14 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A step and the arrays that it is bound to."""
+    """A step and the arrays to which it is bound."""
 
     library: "Library"
     step: Step
     inputs: Sequence[Array]
     output: Array
     narrow: bool
-    """Whether the library does not compute with one of the dtypes."""
+    """Whether the library cannot compute with one of the dtypes."""
 
 
 type Binder = Callable[[Binding], Run | None]
@@ -38,26 +38,26 @@ type Binder = Callable[[Binding], Run | None]
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A module of arrays, and what is its own."""
+    """A module of arrays, and its own kernels."""
 
     xp: Any
     binders: Mapping[Operator, Binder]
-    """Of operators that are no call of one function with ``out``."""
+    """Binders of operators that are not a single function with ``out``."""
     is_narrow: Callable[[DType], bool]
-    """Whether its functions do not compute with a dtype as the definition says."""
+    """Whether its functions treat a dtype differently from the reference."""
     filling: Callable[[Array, Any, DType], Run]
-    """Makes a call that fills an output, whose elements are of a dtype."""
+    """Makes a call that fills an output with an element of a dtype."""
     fallback: Callable[[Step, Sequence[Array], Array], Run]
-    """Makes a call of a step that has no kernel here."""
+    """Makes a call of a step without a kernel."""
 
 
 def strided(array: Array, shape: Sequence[int], view: View, xp: Any = np) -> Array:
-    """Give a view of a row-major array; its bounds were validated when the program was planned."""
+    """Return a view of a row-major array; planning has validated its bounds."""
     item = array.dtype.itemsize
-    # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
+    # numpy cannot make strided views of foreign dtypes, but of unsigned integers of equal width
     plain = array if not is_foreign(array.dtype) else array.view(f"u{item}")
     flat = plain.reshape(-1)
-    # the step of an axis of one element may be any number, also one that numpy cannot take
+    # an axis of one element may have any stride, even one that numpy refuses
     steps = [step * item if size > 1 else 0 for size, step in zip(shape, view.strides, strict=True)]
     result = xp.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), tuple(steps))
     return result if plain is array else result.view(array.dtype)

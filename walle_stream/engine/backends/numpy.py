@@ -24,11 +24,11 @@ class NumpyBackend:
     compute = staticmethod(compute)
 
     def __init__(self, check: Callable[[Program], None] | None = None) -> None:
-        """Make plans; ``check`` is called with each program after each pass."""
+        """Create the backend; ``check`` is called with the program after each pass."""
         self._check = check
 
     def plan(self, program: Program) -> "NumpyPlan":
-        """Make a program ready; see ``engine.module.Backend``."""
+        """Prepare a program; see ``engine.module.Backend``."""
         kept = {
             id(tensor.data)
             for step in program.steps
@@ -42,14 +42,14 @@ class NumpyPlan(ArenaPlan):
     """A program with its memory."""
 
     def __init__(self, program: Program) -> None:
-        """Place the tensors."""
+        """Place the tensors of a program."""
         elision = elide(program)
         self.loops = loops_of(elision)
         self.constants = SpreadConstants()
         super().__init__(program, elision, self.loops, lambda: _Instance(self))
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
-        """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
+        """Run the program; see ``engine.module.Plan`` and ``engine.profiling``."""
         with self.instance() as instance, np.errstate(all="ignore"):
             return instance.run(inputs, watch)
 

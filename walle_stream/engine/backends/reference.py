@@ -1,8 +1,7 @@
-"""The reference backend: one expression of numpy for each atomic operator.
+"""The reference backend: one numpy expression for each atomic operator.
 
-The definition of what operators mean, and what every other backend must equal:
-no buffer is used twice, nothing is written in place, and a raster computes the
-address of each element.
+It defines the meaning of the operators, and every other backend must equal it. No buffer is reused,
+no step writes in place, and a raster computes the address of each element.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,10 +34,10 @@ from walle_stream.errors import EngineError
 
 
 def compute(step: Step, inputs: Sequence[Array]) -> Array:
-    """Run one step, whose output is freshly made.
+    """Run one step and return its output, which is a new array.
 
     Raises:
-        EngineError: An index is out of range, or memory is short; it names the node.
+        EngineError: An index is out of range, or memory is short; the message names the node.
     """
     try:
         with np.errstate(all="ignore"):
@@ -51,7 +50,7 @@ def compute(step: Step, inputs: Sequence[Array]) -> Array:
 
 
 def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    """Move elements of inputs of one dtype, address by address."""
+    """Move elements between arrays of one dtype, address by address."""
     shape, dtype = parameters["shape"], parameters["dtype"]
     fill = parameters.get("fill")
     output = np.full(prod(shape), zero(dtype) if fill is None else fill, dtype)
@@ -64,7 +63,7 @@ def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
 
 
 def addresses(region: Region, view: View) -> Array:
-    """Give the int64 address of every coordinate of a region in one of its views, in order."""
+    """Return the int64 address of every coordinate of a region in one of its views, in order."""
     result = np.array([view.offset])
     for size, stride in zip(region.size, view.strides, strict=True):
         result = np.add.outer(result, np.arange(size) * stride)
@@ -72,7 +71,7 @@ def addresses(region: Region, view: View) -> Array:
 
 
 def zero(dtype: DType) -> Any:
-    """Give the element that stands for nothing; of strings it is the empty one."""
+    """Return the zero of a dtype; for strings it is the empty string."""
     return "" if dtype == TEXT else np.zeros((), dtype)[()]
 
 
@@ -115,10 +114,10 @@ def _put(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
 def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     seed, shape, dtype = parameters.get("seed"), parameters["shape"], parameters["dtype"]
     if seed is not None:
-        # ONNX's own cases of Dropout fix what a seed gives: numbers of numpy's first generator
+        # ONNX's test cases of Dropout expect the numbers of numpy's legacy generator
         drawn = np.asarray(np.random.RandomState(seed).random(shape))
     elif dtype.kind == "f" and dtype.itemsize >= 4:  # noqa: PLR2004  # float32
-        # drawn in its own precision: a float64 just below 1 would be rounded to it
+        # drawn in its own precision, since a float64 just below 1 would be rounded to 1
         return np.random.default_rng().random(shape, dtype)
     else:
         drawn = np.random.default_rng().random(shape)
@@ -158,35 +157,35 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
 
 
 type Watch = Callable[[Step, float], None]
-"""Is told of each step that was run, and its milliseconds."""
+"""Called with each step that has run, and its time in milliseconds."""
 
 
 class Interpreter:
-    """A backend of the reference kernels."""
+    """The backend of the reference kernels."""
 
     name = "reference"
     compute = staticmethod(compute)
 
     def plan(self, program: Program) -> "_InterpretedPlan":
-        """Make a program ready; see ``engine.module.Backend``."""
+        """Prepare a program; see ``engine.module.Backend``."""
         return _InterpretedPlan(program)
 
 
 class _InterpretedPlan:
-    """A program that is run as it stands. Thread-safe; blocks."""
+    """A program that runs unoptimised. Thread-safe; blocks."""
 
     def __init__(self, program: Program) -> None:
-        """Take over."""
+        """Take over a program."""
         self.program = program
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that is made: nothing is given back before the end."""
+        """Bytes of all computed tensors: none is freed before the end of a run."""
         tensors = (step.output for step in self.program.steps)
         return sum(tensor.nbytes for tensor in tensors if tensor.has_shape and tensor.data is None)
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
-        """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
+        """Run the program; see ``engine.module.Plan`` and ``engine.profiling``."""
         values: dict[Tensor, Array] = dict(zip(self.program.inputs, inputs, strict=True))
         for step in self.program.steps:
             operands = [
@@ -196,7 +195,7 @@ class _InterpretedPlan:
             values[step.output] = compute(step, operands)
             if watch is not None:
                 watch(step, monotonic_ms() - start_ms)
-        # the caller's own, also where an output is an input or stands twice
+        # copies belong to the caller, even if an output is an input or occurs twice
         return [
             np.array(tensor.data if tensor.data is not None else values[tensor])
             for tensor in self.program.outputs

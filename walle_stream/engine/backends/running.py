@@ -1,4 +1,4 @@
-"""What plans with an arena share: one instance a run at a time, and the calls of it in order."""
+"""Base of plans with an arena: each concurrent run has an instance with the calls in order."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -20,13 +20,13 @@ from walle_stream.errors import EngineError
 
 
 class ArenaPlan:
-    """A program with its memory. Thread-safe: each run at the same time has its own."""
+    """A program with its memory. Thread-safe: each concurrent run has its own instance."""
 
     def __init__(
         self, program: Program, elision: Elision, loops: Sequence[Loop],
         make: "Callable[[], Instance]",
     ) -> None:  # fmt: skip
-        """Place the tensors; ``make`` makes an instance, and runs without the lock."""
+        """Place the tensors; ``make`` makes an instance, and is called without the lock."""
         self.program = program
         self.elision = elision
         self.placement = place(program, elision, loops)
@@ -41,7 +41,7 @@ class ArenaPlan:
 
     @contextmanager
     def instance(self) -> "Iterator[Instance]":
-        """Lend an instance for a run; it is kept for the next one."""
+        """Lend an instance for a run, and keep it for the next run."""
         with self._lock:
             instance = self._free.pop() if self._free else None
         if instance is None:
@@ -54,10 +54,10 @@ class ArenaPlan:
 
 
 class Instance(ABC):
-    """One arena and the calls on it, in memory of the host. For one thread at a time."""
+    """One arena, by default in the host's memory, and its calls. For one thread at a time."""
 
     def __init__(self, plan: ArenaPlan, arena: Any) -> None:
-        """Bind the steps to an arena, which is bytes of the backend's library."""
+        """Bind the steps to an arena, a byte array of the backend's library."""
         self._program, self._elision = plan.program, plan.elision
         self._buffers = plan.placement.buffers
         self._arena = arena
@@ -79,19 +79,19 @@ class Instance(ABC):
 
     @abstractmethod
     def bound(self) -> Iterator[Bound]:
-        """Give the calls in order."""
+        """Yield the calls in order."""
 
     @abstractmethod
     def view(self, tensor: Tensor) -> Any:
-        """Give what a tensor that is not loose is read from and written to."""
+        """Return the view through which a tensor that is not loose is read and written."""
 
     def constant(self, tensor: Tensor) -> Any:
-        """Give the elements of a known tensor where the backend computes, row-major."""
+        """Return the elements of a known tensor, row-major, in the memory of the backend."""
         assert tensor.data is not None, tensor  # noqa: S101
         return np.ascontiguousarray(tensor.data).reshape(tensor.shape)
 
     def stored(self, dtype: DType) -> DType:
-        """Give the dtype that elements have in the arena."""
+        """Return the dtype of elements in the arena."""
         return dtype
 
     def write(self, target: Any, array: Array) -> None:
@@ -99,7 +99,7 @@ class Instance(ABC):
         np.copyto(target, array)
 
     def read(self, view: Any, dtype: DType) -> Array:
-        """Copy a view of elements of a dtype to an array of the host."""
+        """Copy a view to an array of the host with a given dtype."""
         del dtype
         result: Array = view.copy()
         return result
@@ -120,15 +120,15 @@ class Instance(ABC):
         return outputs
 
     def run_calls(self, watch: Watch | None) -> None:
-        """Run the calls in order, and tell ``watch`` how long each took.
+        """Run the calls in order, and report the time of each to ``watch``.
 
         Raises:
-            EngineError: One fails; the message names its node.
+            EngineError: A call failed; the message names its node.
         """
         number = 0
         try:
             if watch is None:
-                for number, call in enumerate(self._calls):  # noqa: B007  # named when it fails
+                for number, call in enumerate(self._calls):  # noqa: B007  # for the message of a failure
                     call()
             else:
                 for number, call in enumerate(self._calls):
@@ -138,14 +138,14 @@ class Instance(ABC):
         except EngineError:
             raise
         except (
-            # cupy's own are RuntimeErrors
+            # cupy's errors are RuntimeErrors
             IndexError, ValueError, TypeError, OverflowError, MemoryError, RuntimeError,
         ) as error:  # fmt: skip
             step = self._steps[number]
             raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
 
     def call(self, step: Step, library: Library | None = None) -> Run:
-        """Bind a step to its views; one that reads or makes loose tensors is the host's."""
+        """Bind a step to its views; a step with loose tensors runs on the host."""
         if any(is_loose(tensor) for tensor in (*step.inputs, *step.outputs)):
             return self._host_call(step)
         return bind(step, [self.view(x) for x in step.inputs], self.view(step.output), library)
@@ -161,7 +161,7 @@ class Instance(ABC):
         return call
 
     def root(self, root: Tensor) -> Any:
-        """Give the memory of a root, row-major and of its shape."""
+        """Return the memory of a root, row-major and in its shape."""
         array = self._roots.get(root)
         if array is None:
             buffer = self._buffers.get(root)

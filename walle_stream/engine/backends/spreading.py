@@ -1,8 +1,8 @@
-"""Constants that elementwise steps read spread, laid out so that numpy's inner loops are long.
+"""Layout of broadcast constants that gives numpy's elementwise steps long inner loops.
 
-A bias of 96 channels, spread over the places of an image by strides of 0, makes
-numpy begin a loop anew every 96 elements, which takes as long as the elements do.
-Laid out some dozen times side by side it is read as the image is.
+If strides of 0 broadcast a bias of 96 channels over an image, numpy starts a new inner loop every
+96 elements. Each start takes as long as the 96 elements. A few dozen copies of the bias side by
+side are read like the image.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,10 +17,10 @@ from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array
 
 RUN_MIN: Final = 1 << 10
-"""Elements of an inner loop beyond which beginning it no longer counts."""
+"""Elements of an inner loop for which the time of its start is negligible."""
 
 BLOCK_MAX_BYTES: Final = 1 << 16
-"""Of a constant that is laid out: it must leave cache to what it is read with."""
+"""Largest size of copies of a constant, which must leave cache for the other operands."""
 
 _SCALARS_ARE_FAST: Final = frozenset({Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV})
 _SCALARS_ARE_SLOW: Final = frozenset({Operator.MINIMUM, Operator.MAXIMUM})
@@ -30,20 +30,20 @@ type Operands = tuple[list[Array], Array]
 
 
 class SpreadConstants:
-    """Lays constants out, each once. Threads that come together may make one twice."""
+    """Lays out each constant once. Concurrent threads may do so twice."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without constants."""
         self._blocks: dict[Hashable, Array] = {}
 
     def laid_out(
         self, operator: Operator, inputs: Sequence[Array], roots: Sequence[Array | None],
         output: Array,
     ) -> Operands:  # fmt: skip
-        """Give views of the same elements that an elementwise operator goes through faster.
+        """Return views of the same elements that an elementwise operator processes faster.
 
-        ``roots`` has for each input the constant that it is a view of, which lives as long as this
-        does, or None. Inputs and output come back as they were where nothing is to be won.
+        ``roots`` has for each input the constant of which it is a view, or None. The constants must
+        live as long as this object. Inputs and output are returned unchanged if nothing is gained.
         """
         operands = list(inputs)
         spread = [
@@ -62,7 +62,7 @@ class SpreadConstants:
         return operands, output
 
     def _periodic(self, operands: list[Array], number: int, root: Array, output: Array) -> Operands:
-        """Read all as rows, each as long as some periods of the constant."""
+        """View all operands as rows, each as long as several periods of the constant."""
         view = operands[number]
         axis = _dense_from(view)
         if any(view.strides[at] for at in range(axis) if view.shape[at] > 1):
@@ -81,7 +81,7 @@ class SpreadConstants:
         return views, output.reshape(shape)
 
     def _by_rows(self, view: Array, root: Array) -> Array:
-        """Lay a constant out over the last axes: what it is read with has gaps before them."""
+        """Lay out a constant over its last axes, if the other operands have gaps between rows."""
         shape = view.shape
         axis = view.ndim
         while axis and prod(shape[axis:]) < RUN_MIN:
@@ -104,7 +104,7 @@ def _is_spread(operator: Operator, view: Array) -> bool:
 
 
 def _dense_from(view: Array) -> int:
-    """Give the first of the last axes that lie one behind the other."""
+    """Return the first of the trailing axes that are contiguous together."""
     axis, step = view.ndim, view.itemsize
     while axis and (view.shape[axis - 1] == 1 or view.strides[axis - 1] == step):
         axis -= 1
@@ -114,7 +114,10 @@ def _dense_from(view: Array) -> int:
 
 @lru_cache(1 << 10)
 def _times(repeats: int, period: int, itemsize: int) -> int:
-    """Give how many periods a row has: it divides all of them, the fewest that are long enough."""
+    """Return the periods per row: a divisor of ``repeats``, the least that makes rows long enough.
+
+    If all such rows exceed the limit, it is the largest divisor below.
+    """
     most = min(repeats, max(1, BLOCK_MAX_BYTES // (period * itemsize)))
     enough = -(-RUN_MIN // period)
     rows = chain(range(enough, most + 1), range(min(enough - 1, most), 0, -1))

@@ -1,4 +1,4 @@
-"""Operations on strings and encoded images, which every backend leaves to its host."""
+"""Operations on strings and encoded images, which the host runs for every backend."""
 
 import re
 import struct
@@ -16,8 +16,8 @@ from walle_stream.engine.rules import TEXT
 def compute_text(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> list[Array]:
     """Run one operation on strings, whose arrays have the dtype ``object``.
 
-    The parameter ``name`` says which, ``shape`` and ``dtype`` what it makes; the others are its
-    own.
+    The parameter ``name`` selects the operation, and ``shape`` and ``dtype`` describe its output.
+    The other parameters belong to the operation.
     """
     own = {key: value for key, value in parameters.items() if key not in {"shape", "dtype"}}
     return [_OPERATIONS[own.pop("name")](*inputs, **own)]
@@ -65,7 +65,7 @@ def _lookup(x: Array, table: Mapping[str, int]) -> Array:
 
 
 FORMATS: Final = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
-"""What may be decoded; Pillow reads others, some of them by starting programs."""
+"""Formats that may be decoded; for some of the others Pillow would start external programs."""
 
 _MODES: Final = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 
@@ -78,17 +78,16 @@ def can_decode() -> bool:
 def decode_image(stream: Array, pixel_format: str) -> Array:
     """Decode a file (uint8) as RGB, BGR or Grayscale to uint8 ``(height, width, channels)``.
 
-    It has no pixel where it cannot be decoded.
+    The result has no pixels if the file cannot be decoded.
     """
-    from PIL import Image  # noqa: PLC0415  # who decodes nothing does not need it
+    from PIL import Image  # noqa: PLC0415  # an optional package
 
     mode = _MODES[pixel_format]
     try:
         with Image.open(BytesIO(stream.tobytes()), formats=FORMATS) as image:
             pixels = np.array(image.convert(mode), np.uint8)
     except (
-        # Pillow's decoders raise all of these for a file that is broken, or has a compression that
-        # they do not know
+        # Pillow's decoders raise all of these for a broken file or an unknown compression
         OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, KeyError,
         NotImplementedError, OverflowError, struct.error, Image.DecompressionBombError,
     ):  # fmt: skip
@@ -107,4 +106,4 @@ _OPERATIONS: Final[dict[str, Callable[..., Array]]] = {
     "lookup": _lookup,
     "decode_image": decode_image,
 }
-"""``lookup`` gives the place of each element in a table, or the table's size."""
+"""``lookup`` returns the position of each element in a table, or the table's size."""

@@ -1,4 +1,4 @@
-"""Steps in a row bound to their arrays, whole or tile by tile."""
+"""Binds successive steps to their arrays, whole or tile by tile."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -19,10 +19,10 @@ type ViewOf = Callable[[Tensor], Array]
 def bind_chain(
     steps: Sequence[Step], elision: Elision, view_of: ViewOf, constants: SpreadConstants
 ) -> list[Bound]:
-    """Bind steps without loose tensors that follow each other, to calls in order.
+    """Bind successive steps without loose tensors, and return the calls in order.
 
-    ``view_of`` gives what a tensor is read from and written to, ``elision`` and ``constants`` are
-    of the plan.
+    ``view_of`` returns the view through which a tensor is read and written. ``elision`` and
+    ``constants`` belong to the plan.
     """
     calls: list[Bound] = []
     number = 0
@@ -43,13 +43,13 @@ def bind_chain(
 
 
 def _constant(root: Tensor) -> Array | None:
-    # what is read of another layout is read of a copy
+    # None: a root with another layout is read through a copy
     data = root.data
     return data if data is not None and data.flags.c_contiguous else None
 
 
 def _is_clip(low: Step, high: Step, elision: Elision) -> bool:
-    """Whether two steps are one ``clip``: of floats, by two numbers, read by nobody else."""
+    """Whether two steps are one ``clip`` of floats by two numbers, without another reader."""
     output = low.output
     return (
         low.operator is Operator.MAXIMUM
@@ -100,7 +100,7 @@ def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConsta
 
 
 def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
-    """Give each tensor of the loop alone a tile of memory, shared where lives allow."""
+    """Allocate a tile for each inner tensor of the loop, shared where lifetimes allow."""
     last: dict[Tensor, int] = {}
     for number, step in enumerate(loop.steps):
         for tensor in step.inputs:

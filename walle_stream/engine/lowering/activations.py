@@ -1,7 +1,7 @@
 """Activation functions.
 
-Each is a function of a builder and a tensor, which rules of whole networks call,
-too; narrow floats are computed in float32 and rounded once.
+Each is a function of a builder and a tensor, which the rules of recurrent networks also call.
+Narrow floats are computed in float32 and rounded once.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,26 +16,26 @@ from walle_stream.engine.program import Tensor
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Function = Callable[..., Tensor]
-"""From a builder, a tensor and parameters to a tensor of its shape and dtype."""
+"""Takes a builder, a tensor and parameters, and returns a tensor of the same shape and dtype."""
 
 
 class Activation(NamedTuple):
-    """A function, and the defaults of its alpha and beta as far as it has them."""
+    """A function, and the defaults of its alpha and beta, if it has these."""
 
     function: Function
     defaults: tuple[float, ...] = ()
 
 
 def sigmoid(builder: Builder, x: Tensor) -> Tensor:
-    """Give ``1 / (1 + exp(-x))``: where the power is infinite, this is 0, as it should be."""
+    """Return ``1 / (1 + exp(-x))``; an infinite power correctly gives 0."""
     power = builder.exp(builder.neg(x))
     return builder.div(1, builder.add(power, 1))
 
 
 def softplus(builder: Builder, x: Tensor) -> Tensor:
-    """Give ``log(exp(x) + 1)`` as ``max(x, 0) + log1p(exp(-|x|))``.
+    """Return ``log(exp(x) + 1)`` as ``max(x, 0) + log1p(exp(-|x|))``.
 
-    The logarithm is ``2 atanh(z / (2 + z))``, which keeps its digits where z is small.
+    The logarithm is computed as ``2 atanh(z / (2 + z))``, which is accurate for small z.
     """
     distance = builder.neg(builder.abs(x))
     small = builder.exp(distance)
@@ -44,7 +44,7 @@ def softplus(builder: Builder, x: Tensor) -> Tensor:
 
 
 def swish(builder: Builder, x: Tensor, alpha: float = 1.0) -> Tensor:
-    """Give ``x * sigmoid(alpha * x)`` of floating numbers."""
+    """Return ``x * sigmoid(alpha * x)`` for floating-point numbers."""
     scaled = builder.neg(x) if alpha == 1 else builder.mul(x, -alpha)
     return builder.div(x, builder.add(builder.exp(scaled), 1))
 
@@ -74,7 +74,7 @@ def _elu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
 
 def _celu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
     if not alpha:
-        raise LoweringError("attribute 'alpha' must not be 0: it divides")
+        raise LoweringError("attribute 'alpha' must not be 0, since it is a divisor")
     power = builder.exp(x if alpha == 1 else builder.div(x, alpha))
     bent = builder.mul(builder.sub(power, 1), alpha)
     return builder.add(builder.maximum(x, 0), builder.minimum(bent, 0))
@@ -129,7 +129,7 @@ def _relu(call: Call) -> Result:
 def _p_relu(call: Call) -> Result:
     x, slope, builder = call.tensor(0), call.tensor(1), call.builder
     if call.version < 7 and slope.rank == 1 and slope.size > 1 and x.rank > 1:  # noqa: PLR2004
-        # one slope a channel: before opset 7 nothing was spread
+        # one slope per channel: there was no broadcasting before opset 7
         slope = builder.reshape(slope, (slope.size, *(1,) * (x.rank - 2)))
     is_flatter = slope.data is not None and bool(((slope.data > 0) & (slope.data <= 1)).all())
     scaled = builder.mul(x, builder.broadcast(slope, x.shape))
@@ -144,7 +144,7 @@ def _selu(call: Call) -> Result:
     )  # fmt: skip
     alpha, gamma = call.real("alpha", first), call.real("gamma", second)
     builder, x = call.builder, widened(call.builder, call.tensor(0))
-    # as alpha e^x - alpha, with more digits
+    # equals alpha e^x - alpha, but is more accurate
     bent = builder.mul(builder.sub(builder.exp(x), 1), alpha)
     result = builder.mul(builder.select(builder.less(0, x), x, bent), gamma)
     return builder.cast(result, call.tensor(0).dtype)

@@ -1,9 +1,8 @@
-"""Addresses that are computed: of elements and rows that indices name.
+"""Computed addresses of the elements and rows that indices name.
 
-Indices stay tensors. A negative one counts from the end of its axis; one that is
-out of range is refused by TAKE or PUT when it is run. Where several coordinates
-make one address, each is looked up in the addresses of its own axis first, so that
-none of them reaches into the next row.
+Indices are tensors. A negative index counts from the end of its axis, and TAKE or PUT refuses an
+index out of range at run time. If several coordinates make one address, each is first looked up in
+the addresses of its own axis, so that no coordinate reaches into the next row.
 """
 
 from math import prod
@@ -19,10 +18,10 @@ from walle_stream.errors import DTypeError, ShapeError
 
 
 def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
-    """Count indices from the front, as int64; negative ones are from the end of ``size``.
+    """Return indices from the front, as int64; negative ones count from the end of ``size``.
 
     Raises:
-        DTypeError: They are no whole numbers.
+        DTypeError: The indices are not integers.
     """
     if not is_integer(indices.dtype):
         raise DTypeError(f"indices are whole numbers, not {indices.dtype.name}")
@@ -35,7 +34,7 @@ def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
 def take(builder: Builder, x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
     """Read slices along an axis at int64 indices of any shape: ``(*before, *indices, *behind)``.
 
-    An index that is out of range is refused when it is run.
+    An index out of range is refused at run time.
     """
     before, behind = x.shape[:axis], x.shape[axis + 1 :]
     line = builder.reshape(x, (prod(before), x.shape[axis], prod(behind)))
@@ -44,14 +43,14 @@ def take(builder: Builder, x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
 
 
 def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
-    """Read single elements of a tensor of any shape, of the shape of int64 ``addresses``."""
+    """Read single elements of a tensor of any shape; the output has the shape of ``addresses``."""
     return take(builder, builder.reshape(x, (x.size,)), addresses)
 
 
 def put(
     builder: Builder, x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none"
 ) -> Tensor:
-    """Give a copy of a matrix ``(N, inner)`` with rows replaced or combined; see ``PUT``.
+    """Return a copy of a matrix ``(N, inner)`` with rows replaced or combined; see ``PUT``.
 
     ``indices`` are int64 of any shape, and ``updates`` has ``inner`` elements for each.
     """
@@ -61,9 +60,9 @@ def put(
 
 
 def looked_up(builder: Builder, indices: Tensor, size: int, stride: int) -> Tensor:
-    """Give the int64 addresses of indices along an axis, whose stride is in elements.
+    """Return the int64 addresses of indices along an axis; ``stride`` is in elements.
 
-    An index that is out of range is refused when it is run.
+    An index out of range is refused at run time.
     """
     return flat_take(builder, builder.constant(np.arange(size) * stride), indices)
 
@@ -71,10 +70,10 @@ def looked_up(builder: Builder, indices: Tensor, size: int, stride: int) -> Tens
 def reversed_lengths(
     builder: Builder, x: Tensor, lengths: Tensor, *, time: int, batch: int
 ) -> Tensor:
-    """Reverse the beginning of each row of axis ``batch`` along axis ``time``; the rest stays.
+    """Reverse the first ``lengths`` elements of each row of axis ``batch`` along axis ``time``.
 
     Raises:
-        ShapeError: There is not one length a batch.
+        ShapeError: The number of lengths differs from the number of batches.
     """
     if lengths.shape != (x.shape[batch],):
         raise ShapeError(f"lengths of shape {list(lengths.shape)} for {x.shape[batch]} batches")

@@ -1,4 +1,4 @@
-"""Attention and FlexAttention: scores of queries and keys, shares of values; RotaryEmbedding."""
+"""Attention, FlexAttention and RotaryEmbedding."""
 
 from functools import reduce
 from math import sqrt
@@ -20,7 +20,7 @@ from walle_stream.engine.rules import BOOL, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 _UNMASKED: Final = 1
-"""Stage of the scores before a mask, of ``qk_matmul_output_mode``."""
+"""Value of ``qk_matmul_output_mode`` for the scores before a mask."""
 
 
 @lowers("Attention")
@@ -29,7 +29,7 @@ def _attention(call: Call) -> Result:
     query = _heads(call, 0, "q_num_heads")
     key, value = _heads(call, 1, "kv_num_heads"), _heads(call, 2, "kv_num_heads")
     if call.has(4) != call.has(5):
-        raise LoweringError("of past_key and past_value only one is given")
+        raise LoweringError("only one of past_key and past_value is given")
     past = 0
     if call.has(4):
         past = _cached(call, 4).shape[2]
@@ -45,7 +45,7 @@ def _attention(call: Call) -> Result:
     stages.append(_masked(call, stages[_UNMASKED], allowed))
     stages.append(_shares(call, stages[-1], allowed))
     result = builder.cast(_weighted(builder, stages[-1], value), query.dtype)
-    if call.tensor(0).rank == 3:  # noqa: PLR2004  # heads beside each other
+    if call.tensor(0).rank == 3:  # noqa: PLR2004  # heads side by side
         batch, heads, length, width = result.shape
         result = moves.transpose(builder, result, (0, 2, 1, 3))
         result = builder.reshape(result, (batch, length, heads * width))
@@ -70,7 +70,7 @@ def _heads(call: Call, number: int, name: str) -> Tensor:
 def _cached(call: Call, number: int) -> Tensor:
     x = call.tensor(number)
     if x.rank != 4:  # noqa: PLR2004  # batch, heads, length, width
-        raise ShapeError(f"input {number} of shape {list(x.shape)} has not 4 axes")
+        raise ShapeError(f"input {number} of shape {list(x.shape)} does not have 4 axes")
     return x
 
 
@@ -84,7 +84,7 @@ def _scores(builder: Builder, query: Tensor, key: Tensor, scale: float) -> Tenso
     if key.shape != (batch, groups, keys, width) or not groups or heads % groups:
         raise ShapeError(f"queries of shape {list(query.shape)}, keys of {list(key.shape)}")
     dtype = wide_dtype(query.dtype, key.dtype)
-    # heads that share keys are consecutive: their queries are rows of one matrix
+    # heads that share keys are consecutive, so their queries are rows of one matrix
     scaled = builder.mul(builder.cast(query, dtype), scale)
     rows = builder.reshape(scaled, (batch, groups, heads // groups * length, width))
     columns = moves.transpose(builder, builder.cast(key, dtype), (0, 1, 3, 2))
@@ -103,7 +103,7 @@ def _weighted(builder: Builder, shares: Tensor, value: Tensor) -> Tensor:
 
 
 def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
-    # which keys a query sees, as far as a mask of numbers does not say it
+    # the keys that each query sees, apart from a numeric mask
     builder = call.builder
     batch, _, length, keys = shape
     columns = builder.constant(np.arange(keys))
@@ -116,7 +116,7 @@ def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
         lengths = builder.reshape(builder.cast(lengths, np.int64), (batch, 1, 1, 1))
         conditions.append(builder.less(columns, lengths))
         if not call.has(4):
-            # the queries are the last that count of an outer cache
+            # the queries are the last tokens of an external cache
             rows = builder.add(rows, builder.sub(lengths, length))
     left, right = call.number("left_window_size", -1), call.number("right_window_size", -1)
     if call.number("is_causal", 0):
@@ -137,7 +137,7 @@ def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
 
 
 def _padded(builder: Builder, mask: Tensor, keys: int, *, fill: float) -> Tensor:
-    # keys beyond a short mask are not seen; one column is spread
+    # keys beyond a short mask are hidden; a single column is broadcast
     if not mask.rank or mask.shape[-1] == 1 or mask.shape[-1] >= keys:
         return mask
     after = [0] * (mask.rank - 1) + [keys - mask.shape[-1]]
@@ -161,13 +161,13 @@ def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
     builder, dtype = call.builder, scores.dtype
     code = call.number("softmax_precision", 0)
     if code:
-        # a narrow precision is no reason to lose what is there
+        # a narrow softmax_precision does not reduce the precision of the scores
         scores = builder.cast(scores, wide_dtype(dtype, float_dtype(code, "softmax_precision")))
     mask = call.optional(3)
     is_open = allowed is None or (allowed.data is not None and allowed.data.any(-1).all())
     if is_open and (mask is None or mask.dtype == BOOL):
         return builder.cast(softmax(builder, scores, (3,)), dtype)
-    # a query that sees no key has no shares, and not 0 / 0
+    # a query that sees no key gets zeros instead of 0 / 0
     greatest = builder.max(scores, (3,))
     shift = builder.select(builder.equal(greatest, -np.inf), 0.0, greatest)
     powers = builder.exp(builder.sub(scores, shift))
@@ -178,7 +178,7 @@ def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
 
 @lowers("FlexAttention", domain="ai.onnx.preview")
 def _flex(call: Call) -> Result:
-    # what its graphs do stands between the two products
+    # the node's graphs come between the two products
     node = call.node
     if len(node.inputs) != 3:  # noqa: PLR2004  # queries, keys, values
         raise LoweringError(f"{len(node.inputs)} inputs; queries, keys and values are expected")
@@ -203,7 +203,7 @@ def _modified(call: Call, name: str, before: str, after: str) -> list[Node]:
     if graph is None:
         return [Node("Identity", (before,), (after,), {}, call.node.name, version=1)]
     if not isinstance(graph, Graph) or len(graph.outputs) != 1:
-        raise LoweringError(f"attribute {name!r} is no graph of one output")
+        raise LoweringError(f"attribute {name!r} is not a graph of one output")
     caller = Node(name, (before,), (after,), {}, call.node.name)
     return flattened_graph(caller, graph, f"{after}/")
 
@@ -230,7 +230,7 @@ def _rotary(call: Call) -> Result:
     x = builder.reshape(builder.cast(source, dtype), shape)
     turned = call.number("rotary_embedding_dim", 0) or shape[3]
     if not 0 <= turned <= shape[3] or turned % 2:
-        raise ShapeError(f"{turned} features of {shape[3]} cannot be turned in pairs")
+        raise ShapeError(f"{turned} features of {shape[3]} cannot be rotated in pairs")
     half = turned // 2
     cosine, sine = (_angles(call, number, shape, token_axis, half, dtype) for number in (1, 2))
     step = 2 if call.number("interleaved", 0) else 1
@@ -251,7 +251,7 @@ def _rotary(call: Call) -> Result:
 
 
 def _split(call: Call) -> tuple[Shape, int]:
-    # four axes, and which of them is of the tokens
+    # the shape with four axes, and the axis of the tokens
     shape = call.tensor(0).shape
     if len(shape) == 4:  # noqa: PLR2004  # batch, heads, tokens, features
         return shape, 2
@@ -279,10 +279,10 @@ def _angles(
 
 
 def _taken(builder: Builder, cache: Tensor, positions: Tensor, shape: Shape) -> Tensor:
-    if cache.rank != 2 or positions.shape != shape:  # noqa: PLR2004  # places and their angles
+    if cache.rank != 2 or positions.shape != shape:  # noqa: PLR2004  # positions and their angles
         raise ShapeError(
-            f"places of shape {list(positions.shape)} of angles of {list(cache.shape)}"
+            f"positions of shape {list(positions.shape)} for angles of {list(cache.shape)}"
         )
     if not is_integer(positions.dtype):
-        raise DTypeError(f"places are whole numbers, not {positions.dtype.name}")
+        raise DTypeError(f"positions must be whole numbers, not {positions.dtype.name}")
     return take(builder, cache, builder.cast(positions, np.int64))

@@ -1,8 +1,7 @@
-"""Builds a program: emits atomics and rasters, and computes at once what is known.
+"""Builds a program for rules: emits atomics and rasters, and folds constants.
 
-Rules call it. Values are tensors of known shapes; a tensor whose inputs are all
-known has its elements, too, so that shapes which a model computes are numbers by
-the time that a rule asks for them.
+Values are tensors of known shapes. If all inputs of a step are known, the builder computes its
+elements at once. A shape that the model computes is thus known when a rule asks for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,18 +19,18 @@ from walle_stream.engine.rules import TEXT, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
 
 FOLD_MAX_BYTES: Final = 1 << 26
-"""A constant of more bytes than this, and than what it is made from, is left to the run."""
+"""A constant larger than this, and than twice its inputs, is computed at run time."""
 
 
 SPREAD_MAX: Final = 256
-"""Elements up to which a constant that is spread is no step of the program."""
+"""Number of elements up to which a broadcast constant needs no step of the program."""
 
 type Compute = Callable[[Step, Sequence[Array]], Array]
 type Operand = Tensor | float | bool | str
 
 
 class ValueUnknown(Exception):  # noqa: N818  # a signal between lowering and the module, no error
-    """A rule asked for the elements of a tensor that are known only when it has run."""
+    """A rule asked for the elements of a tensor that are known only after a run."""
 
     def __init__(self, tensor: Tensor) -> None:
         """Keep the tensor."""
@@ -48,10 +47,10 @@ def _binary(operator: Operator) -> Callable[["Builder", Operand, Operand], Tenso
 
 
 class Builder:
-    """Collects the steps of one program. Not thread-safe; one a lowering."""
+    """Collects the steps of one program. Not thread-safe; each lowering has its own builder."""
 
     def __init__(self, compute: Compute, limits: Limits | None = None) -> None:
-        """Begin an empty program; ``compute`` runs one step at once, within limits, too."""
+        """Begin an empty program; ``compute`` runs a step on known inputs, within the limits."""
         self._compute = compute
         self._limits = limits or Limits()
         self._folded_bytes = 0
@@ -59,20 +58,20 @@ class Builder:
         self.steps: list[Step] = []
         self.origin = ""
         self.work = 0
-        """Elements that the steps so far compute, those that were computed at once included."""
+        """Elements that all steps so far compute, including the folded ones."""
 
     # values
 
     def constant(self, data: Any, dtype: DType | None = None, name: str = "") -> Tensor:
-        """Make a known tensor of elements, which are taken and not to be changed again."""
+        """Make a known tensor of elements, which the caller must not change afterwards."""
         array = np.asarray(data, dtype)
         return Tensor(array.shape, array.dtype, array, name)
 
     def value(self, tensor: Tensor) -> Array:
-        """Give the elements of a tensor now; they are not to be changed.
+        """Return the known elements of a tensor, which the caller must not change.
 
         Raises:
-            ValueUnknown: They are known only when it has run.
+            ValueUnknown: The elements are known only after a run.
         """
         if tensor.data is None:
             raise ValueUnknown(tensor)
@@ -81,10 +80,10 @@ class Builder:
     # steps
 
     def emit(self, operator: Operator, *inputs: Tensor, **parameters: Any) -> Tensor:
-        """Append a step, or compute it where all that it reads is known; gives what it makes.
+        """Append a step, or compute it if all its inputs are known, and return its output.
 
         Raises:
-            EngineError: The rules of the operator refuse it.
+            EngineError: The operator refuses the inputs, or a limit is exceeded.
         """
         shape, dtype = infer(operator, inputs, parameters)
         output = Tensor(shape, dtype)
@@ -122,7 +121,7 @@ class Builder:
         self, name: str, inputs: Sequence[Tensor], shape: Shape | None, dtype: DType,
         **parameters: Any,
     ) -> Tensor:  # fmt: skip
-        """Append an operation of ``backends.text``; ``shape`` is None where values decide it."""
+        """Append an operation of ``backends.text``; ``shape`` is None if it depends on values."""
         return self.emit(Operator.TEXT, *inputs, name=name, shape=shape, dtype=dtype, **parameters)
 
     # moves: the raster
@@ -136,10 +135,10 @@ class Builder:
         *,
         accumulate: bool = False,
     ) -> Tensor:
-        """Move elements of inputs of one dtype by regions, which are apart unless they accumulate.
+        """Move elements of inputs of one dtype by regions.
 
-        Elements that no region writes are ``fill``, by default zero or no text. With ``accumulate``
-        regions add to it.
+        Regions are disjoint unless they accumulate. Elements that no region writes are ``fill``, by
+        default zero or the empty string. With ``accumulate`` regions add to it.
         """
         kept = tuple(region for region in regions if region.count)
         if fill is None and sum(region.count for region in kept) < prod(shape):
@@ -152,7 +151,7 @@ class Builder:
     def view(
         self, x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0
     ) -> Tensor:
-        """Read through one view, strides in elements; ``x`` itself where nothing would move."""
+        """Read through one view, with strides in elements; returns ``x`` if nothing would move."""
         shape, view = tuple(shape), View(offset, tuple(strides))
         if x.data is not None and x.size and 0 not in shape:
             return self._known_view(x, shape, view)
@@ -161,22 +160,22 @@ class Builder:
         return self.raster([x], shape, [whole(shape, view)])
 
     def _known_view(self, x: Tensor, shape: Shape, view: View) -> Tensor:
-        # a constant that is spread takes no memory
+        # a broadcast constant takes no memory
         region = whole(shape, view)
         validate_regions([region], [x.shape], shape)
         data = strided(np.ascontiguousarray(self.value(x)), shape, view)
         data.flags.writeable = False
         spread = self.constant(data)
         if spread.size > max(SPREAD_MAX, x.size):
-            # passes see how it is spread; whoever needs its elements finds them all the same
+            # the step shows passes the broadcast; rules still find the elements
             self.steps.append(Step.raster(x, spread, region, self.origin))
         return spread
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Give the same elements in the same order another shape.
+        """Return the same elements, in the same order, with another shape.
 
         Raises:
-            ShapeError: Of another number of elements.
+            ShapeError: The shape has another number of elements.
         """
         shape = check_size(tuple(shape))
         if shape == x.shape:
@@ -189,10 +188,10 @@ class Builder:
         return self.raster([x], shape, [flat])
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Repeat axes of size 1, and put new ones in front.
+        """Repeat axes of size 1, and put new axes in front.
 
         Raises:
-            ShapeError: It cannot be.
+            ShapeError: The shape cannot be broadcast.
         """
         shape = tuple(shape)
         if x.shape == shape:
@@ -201,7 +200,7 @@ class Builder:
         if lead < 0 or any(
             mine not in {1, wanted} for mine, wanted in zip(x.shape, shape[lead:], strict=True)
         ):
-            raise ShapeError(f"shape {list(x.shape)} does not spread to {list(shape)}")
+            raise ShapeError(f"shape {list(x.shape)} cannot be broadcast to {list(shape)}")
         own = strides_of(x.shape)
         strides = [0 if mine == 1 else step for mine, step in zip(x.shape, own, strict=True)]
         return self.view(x, shape, [0] * lead + strides)
@@ -209,7 +208,7 @@ class Builder:
     # elementwise
 
     def as_tensor(self, x: Operand, like: Tensor) -> Tensor:
-        """Make a scalar of a plain number in the dtype of ``like``; a tensor is given back."""
+        """Convert a plain number to a scalar with the dtype of ``like``; a tensor stays."""
         if isinstance(x, Tensor):
             return x
         with np.errstate(all="ignore"):
@@ -220,13 +219,13 @@ class Builder:
         return self.emit(operator, x, **parameters)
 
     def binary(self, operator: Operator, x: Operand, y: Operand) -> Tensor:
-        """Apply one of ``BINARY`` to pairs of elements, of shapes that are spread to one.
+        """Apply one of ``BINARY`` to pairs of elements; shapes are broadcast.
 
-        One of both may be a number, which takes the other's dtype.
+        One operand may be a plain number, which takes the dtype of the other.
 
         Raises:
-            EngineError: Both are plain numbers.
-            ShapeError: The shapes have no common one.
+            EngineError: Both operands are plain numbers.
+            ShapeError: The shapes cannot be broadcast to a common one.
         """
         if isinstance(x, Tensor):
             left, right = x, self.as_tensor(y, x)
@@ -238,7 +237,7 @@ class Builder:
         return self.emit(operator, self.broadcast(left, shape), self.broadcast(right, shape))
 
     def select(self, condition: Tensor, x: Operand, y: Operand) -> Tensor:
-        """Choose ``x`` where a bool is true, else ``y``, spread; one of both is a tensor."""
+        """Choose ``x`` where the condition is true, else ``y``, broadcast; one must be a tensor."""
         like = x if isinstance(x, Tensor) else y
         assert isinstance(like, Tensor)  # noqa: S101
         left, right = self.as_tensor(x, like), self.as_tensor(y, like)
@@ -249,7 +248,7 @@ class Builder:
         )
 
     def cast(self, x: Tensor, dtype: Any, **parameters: Any) -> Tensor:
-        """Convert each element, with parameters of ``CAST``; ``x`` itself where nothing changes."""
+        """Convert each element, with parameters of ``CAST``; returns ``x`` if nothing changes."""
         wanted = np.dtype(dtype)
         return x if x.dtype == wanted else self.emit(Operator.CAST, x, dtype=wanted, **parameters)
 
@@ -266,7 +265,7 @@ class Builder:
     logical_and, logical_or = map(_binary, (Operator.AND, Operator.OR))
 
     def clip(self, x: Tensor, low: Operand, high: Operand) -> Tensor:
-        """Move what is beyond bounds onto them."""
+        """Limit elements to bounds."""
         return self.minimum(self.maximum(x, low), high)
 
     # reductions and products
@@ -274,7 +273,7 @@ class Builder:
     def reduce(
         self, operator: Operator, x: Tensor, axes: Sequence[int], *, keep: bool = True
     ) -> Tensor:
-        """Reduce over axes from 0 by one of ``REDUCTION``; none leaves the tensor as it is."""
+        """Reduce over non-negative axes by one of ``REDUCTION``; without axes the tensor stays."""
         result = self.emit(operator, x, axes=tuple(sorted(axes))) if axes else x
         if keep:
             return result
@@ -283,20 +282,20 @@ class Builder:
         )
 
     def max(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
-        """Choose the greatest over axes; see ``reduce``."""
+        """Return the maximum over axes; see ``reduce``."""
         return self.reduce(Operator.REDUCE_MAX, x, axes, keep=keep)
 
     def sum(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
-        """Add up over axes; see ``reduce``."""
+        """Return the sum over axes; see ``reduce``."""
         return self.reduce(Operator.SUM, x, axes, keep=keep)
 
     def mean(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
-        """Average over axes; see ``reduce``."""
+        """Return the mean over axes; see ``reduce``."""
         count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
         return self.div(self.sum(x, axes, keep=keep), count)
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
-        """Multiply ``(..., M, K)`` by ``(..., K, N)``, leading axes spread to each other."""
+        """Multiply ``(..., M, K)`` by ``(..., K, N)``; the leading axes are broadcast."""
         lead = common_shape(x.shape[:-2], y.shape[:-2])
         return self.emit(
             Operator.MATMUL,
@@ -306,10 +305,10 @@ class Builder:
 
 
 def common_shape(*shapes: Shape) -> Shape:
-    """Give the shape that all spread to, by numpy's rule.
+    """Return the shape to which all shapes are broadcast, by numpy's rule.
 
     Raises:
-        ShapeError: There is none.
+        ShapeError: There is no such shape.
     """
     try:
         return np.broadcast_shapes(*shapes)

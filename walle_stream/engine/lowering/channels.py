@@ -1,4 +1,4 @@
-"""Channels-last tensors, ``(N, *spatial, C)``, and what windows see of them."""
+"""Channels-last tensors, ``(N, *spatial, C)``, and the parts of them that windows read."""
 
 from math import prod
 from typing import Any
@@ -22,9 +22,9 @@ def channels_first(builder: Builder, x: Tensor) -> Tensor:
 
 
 def padded(builder: Builder, x: Tensor, window: Window, fill: Any) -> Tensor:
-    """Put as much of a border around a channels-last tensor as the windows reach into.
+    """Pad a channels-last tensor with the border that the windows read.
 
-    What no window reaches is still there.
+    Elements that no window reads are kept.
     """
     behind = [
         max(0, length - front - size)
@@ -35,7 +35,7 @@ def padded(builder: Builder, x: Tensor, window: Window, fill: Any) -> Tensor:
 
 
 def tap_view(builder: Builder, x: Tensor, window: Window, tap: Shape) -> Tensor:
-    """Give what a tap of the kernel reads of a padded tensor: ``(N, *output, C)``."""
+    """Return the elements of a padded tensor that a kernel tap reads: ``(N, *output, C)``."""
     starts = [index * d for index, d in zip(tap, window.dilations, strict=True)]
     return moves.crop(
         builder, x, (0, *starts, 0), (x.shape[0], *window.output, x.shape[-1]),
@@ -46,10 +46,10 @@ def tap_view(builder: Builder, x: Tensor, window: Window, tap: Shape) -> Tensor:
 def patches(
     builder: Builder, x: Tensor, window: Window, starts: Shape, sizes: Shape, group: int = 1
 ) -> Tensor:
-    """Gather the elements of windows next to each other: one overlapping view of a padded tensor.
+    """Gather the elements of windows side by side, as one overlapping view of a padded tensor.
 
-    Positions are counted in ``(N, *output)``. Gives ``(group, positions, taps * C / group)``;
-    without the first axis where group is 1.
+    ``starts`` and ``sizes`` are a box of positions in ``(N, *output)``. Returns
+    ``(group, positions, taps * C / group)``, without the first axis if ``group`` is 1.
     """
     depth = x.shape[-1] // group
     shape: Shape = (prod(sizes), window.taps * depth)

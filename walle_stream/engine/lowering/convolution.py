@@ -1,8 +1,7 @@
-"""Convolutions: products of matrices over patches, channels-last.
+"""Convolutions: matrix products over patches, channels-last.
 
-The patches of all windows are one overlapping view of the padded input; MNN and
-Walle (2022) call it im2col by raster. Between layers the moves to channels-last
-and back cancel.
+The patches of all windows are one overlapping view of the padded input; MNN and Walle (2022) call
+this im2col by raster. Between layers the moves to and from channels-last cancel.
 """
 
 from collections.abc import Iterator
@@ -32,12 +31,12 @@ from walle_stream.engine.rules import is_floating
 from walle_stream.errors import LoweringError, ShapeError
 
 PATCHES_MAX: Final = 1 << 22
-"""Elements of patches that are gathered at once, so that the product finds them in cache; more
-places are done slab by slab. Scales are not folded into slabs: what a picture needs is one."""
+"""Elements of patches that are gathered at once, so that the product finds them in cache. More
+patches are processed slab by slab. Scales are not folded into slabs, but most images need one."""
 
 _SLABS_MAX: Final = 1 << 12
 _SLABS_WANTED: Final = 1 << 9
-"""Slabs beyond which they rather grow."""
+"""Number of slabs beyond which slabs grow instead."""
 
 _SLAB_MAX: Final = 1 << 25
 _DEPTHWISE_TAPS_MAX: Final = 64
@@ -55,8 +54,8 @@ def convolve(
 ) -> Tensor:
     """Convolve ``(N, C, *spatial)`` of any dtype with ``(O, C / group, *kernel)``.
 
-    The window slides over ``x``, the bias is ``(O,)``. Gives ``(N, O, *output)``; the shapes are
-    checked.
+    The window slides over ``x``, and the bias is ``(O,)``. Checks the shapes, and returns
+    ``(N, O, *output)``.
     """
     _check_weights(x.shape[1], w.shape, x.rank - 2, group)
     result = convolved(builder, channels_last(builder, x), w, window, group)
@@ -64,7 +63,7 @@ def convolve(
 
 
 def _check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
-    # (O, C / group, *kernel) of the channels and spatial axes
+    # the shape must be (O, C / group, *kernel)
     if len(shape) != rank + 2:
         raise ShapeError(f"weights of shape {list(shape)} for {rank} spatial axes")
     if group < 1 or shape[0] % group or channels != shape[1] * group:
@@ -74,7 +73,7 @@ def _check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
 
 
 def biased(builder: Builder, x: Tensor, bias: Tensor | None) -> Tensor:
-    """Add one number a channel, ``(C,)``, to a channels-last tensor.
+    """Add a bias ``(C,)``, one number per channel, to a channels-last tensor.
 
     Raises:
         ShapeError: The bias has another shape.
@@ -98,8 +97,8 @@ def convolved(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int
 
 
 def _packed(builder: Builder, w: Tensor, group: int) -> Tensor:
-    # the matrix that patches are multiplied with: (group, taps * C / group, O / group), without
-    # the first axis where group is 1
+    # the matrix that multiplies patches: (group, taps * C / group, O / group), without the first
+    # axis if group is 1
     count, depth, *kernel = w.shape
     split = builder.reshape(w, (group, count // group, depth, *kernel))
     moved = moves.transpose(builder, split, (0, *range(3, split.rank), 2, 1))
@@ -110,9 +109,9 @@ def _packed(builder: Builder, w: Tensor, group: int) -> Tensor:
 def _multiplied_patches(
     builder: Builder, x: Tensor, matrix: Tensor, window: Window, group: int
 ) -> Tensor:
-    # of all windows of a padded tensor with a packed matrix: (N, *output, O)
+    # products of all windows of a padded tensor and a packed matrix: (N, *output, O)
     positions, depth = (x.shape[0], *window.output), matrix.shape[-1]
-    # each place once is the input as it lies
+    # with one tap and stride 1 the patches are the input itself
     least = PATCHES_MAX if window.taps > 1 or max(window.strides, default=1) > 1 else _SLAB_MAX
     slabs = list(_slabs(positions, window.taps * x.shape[-1], least))
     parts = [
@@ -139,13 +138,13 @@ def _multiplied_patches(
 
 
 def _slabs(positions: Shape, elements: int, least: int) -> Iterator[tuple[Shape, Shape]]:
-    # as many of the last axes as fit whole, a part of the one before, the others one by one
+    # a slab has whole trailing axes, a part of the axis before them, and one index of the others
     most = min(max(least, prod(positions) * elements // _SLABS_WANTED), _SLAB_MAX)
     left = max(1, most // max(elements, 1))
     steps = list(positions)
     for axis in reversed(range(len(positions))):
         steps[axis] = max(1, min(positions[axis], left))
-        # equal ones: the last is not a sliver
+        # equal sizes, so that the last slab is not a sliver
         steps[axis] = (
             -(-positions[axis] // -(-positions[axis] // steps[axis])) if positions[axis] else 1
         )
@@ -167,7 +166,7 @@ def _slabs(positions: Shape, elements: int, least: int) -> Iterator[tuple[Shape,
 
 
 def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor:
-    # a product of matrices would be of vectors here: each tap is multiplied and added up instead
+    # a matrix product would have vectors here, so each tap is multiplied and added instead
     channels, count = x.shape[-1], w.shape[0]
     many = count // channels
     is_float = is_floating(x.dtype)
@@ -192,7 +191,7 @@ def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor
 
 
 _BORDER = 2
-"""Zeros around the image, see ``points.linear_taps``."""
+"""Width of the border of zeros around the image; see ``points.linear_taps``."""
 
 
 @lowers("DeformConv", kind=Kind.COMPOSITE)
@@ -226,7 +225,7 @@ def _deform_conv(call: Call) -> Result:
 
 
 def _moved_taps(builder: Builder, x: Tensor, offset: Tensor, window: Window, parts: int) -> Tensor:
-    # of shape (N * parts, taps, places, C / parts)
+    # elements of the moved taps: (N * parts, taps, positions, C / parts)
     n, rank, positions = x.shape[0], len(window.output), prod(window.output)
     rows = rows_of(
         builder, builder.reshape(x, (n * parts, x.shape[1] // parts, *x.shape[2:])), _BORDER
@@ -253,7 +252,7 @@ def _moved_taps(builder: Builder, x: Tensor, offset: Tensor, window: Window, par
 def _multiplied(
     builder: Builder, elements: Tensor, w: Tensor, counts: tuple[int, int, int]
 ) -> Tensor:
-    # channels are parts of offsets by channels of a part, and groups by channels of a group
+    # channels split into (offset parts, channels of a part) and into (groups, channels of a group)
     n, parts, group = counts
     _, taps, positions, depth = elements.shape
     split = builder.reshape(elements, (n, parts, taps, positions, depth))

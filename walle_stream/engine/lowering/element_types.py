@@ -21,17 +21,19 @@ _NARROW: Final = {
 
 
 def element_type(code: int) -> DType:
-    """Give the dtype of a ``TensorProto.DataType``, numpy's or ``ml_dtypes``'; text is ``object``.
+    """Return the dtype of a ``TensorProto.DataType``, from numpy or ``ml_dtypes``.
+
+    The dtype of text is ``object``.
 
     Raises:
-        DTypeError: There is no such type, or not of this engine.
+        DTypeError: The type does not exist, or this engine does not support it.
     """
     if code in _NATIVE:
         return np.dtype(_NATIVE[code])
     if code not in _NARROW:
         raise DTypeError(f"there is no element type {code}")
     try:
-        import ml_dtypes  # noqa: PLC0415  # who has only numpy's dtypes needs only numpy
+        import ml_dtypes  # noqa: PLC0415  # only for dtypes that numpy lacks
     except ImportError as error:
         raise DTypeError(f"dtype {_NARROW[code]} needs the package ml_dtypes") from error
     value: Any = getattr(ml_dtypes, _NARROW[code], None)
@@ -41,5 +43,5 @@ def element_type(code: int) -> DType:
 
 
 def attribute_dtype(call: Call, name: str, default: DType) -> DType:
-    """Give the dtype that an attribute names."""
+    """Return the dtype that an attribute names."""
     return default if call.attribute(name) is None else element_type(call.number(name))

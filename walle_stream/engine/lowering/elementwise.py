@@ -1,4 +1,4 @@
-"""Operators of elements: one atomic each, shapes spread to each other, and conversions."""
+"""Elementwise operators, most of them a single atomic on broadcast shapes, and conversions."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -52,7 +52,7 @@ def _binary(call: Call) -> Result:
 
 
 def _legacy_spread(call: Call) -> tuple[Tensor, Tensor]:
-    # before opset 7 an axis says where the second one stands: axes of size 1 go behind it
+    # before opset 7 an attribute gives the first axis of the second input; axes of size 1 follow it
     left, right = call.tensor(0), call.tensor(1)
     if call.version < 7 and call.number("broadcast", 0) and right.rank < left.rank:  # noqa: PLR2004
         axis = call.axis(left.rank) if "axis" in call.node.attributes else left.rank - right.rank
@@ -80,7 +80,7 @@ def _pow(call: Call) -> Result:
     builder = call.builder
     if base.dtype == exponent.dtype:
         return builder.pow(base, exponent)
-    # the exponent may have another dtype: computed in the wider of both, given in the base's
+    # the exponent may have another dtype: compute in the wider one, return the dtype of the base
     wide = np.result_type(base.dtype, exponent.dtype)
     result = builder.pow(builder.cast(base, wide), builder.cast(exponent, wide))
     return builder.cast(result, base.dtype)
@@ -130,7 +130,7 @@ _NARROW_BITS: Final = {
     "int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4,
     "float6_e2m3fn": 6, "float6_e3m2fn": 6,
 }  # fmt: skip
-"""Of those that take a byte an element in memory and fewer bits in their meaning."""
+"""Number of bits of dtypes whose elements take a byte in memory but have fewer bits."""
 
 
 @lowers("Cast", "CastLike", kind=Kind.ATOMIC)
@@ -147,7 +147,7 @@ def _cast(call: Call) -> Result:
 def _target(call: Call) -> DType:
     if not isinstance(call.attribute("to"), bytes):
         return element_type(call.number("to"))
-    # opsets before 6 have the name of the type
+    # before opset 6 the attribute is the name of the type
     name = call.text("to").upper()
     if name not in _CODES:
         raise DTypeError(f"there is no element type {name!r}")

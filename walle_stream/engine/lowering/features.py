@@ -1,4 +1,4 @@
-"""Features of the domain ai.onnx.ml: encoded, chosen, scaled, filled in, joined."""
+"""Feature operators of the domain ai.onnx.ml: encode, select, scale, impute and join."""
 
 from math import floor, isnan
 from typing import Any
@@ -57,7 +57,7 @@ def _one_hot_encoder(call: Call) -> Result:
     check_size((x.size, len(keys)))
     indices = indices_of(builder, x, keys)
     if not call.number("zeros", 1):
-        # what is among no categories fails here, when it is run
+        # a value outside the categories fails at run time
         indices = taken(builder, np.arange(len(keys)), indices)
     column = moves.expand_axis(builder, indices, x.rank)
     return builder.cast(builder.equal(column, builder.constant(np.arange(len(keys)))), "float32")
@@ -97,7 +97,7 @@ def _one_of(call: Call, what: str) -> Array:
 
 
 def reals(call: Call, name: str) -> Array:
-    """Give an attribute of numbers in float32; none where it is left out."""
+    """Return an attribute of numbers in float32; empty if it is omitted."""
     with np.errstate(over="ignore"):
         return np.array(call.reals(name), np.float64).astype(np.float32)
 
@@ -106,7 +106,7 @@ def _default(call: Call, values: Array) -> Any:
     tensor = call.attribute("default_tensor")
     if tensor is not None:
         if not isinstance(tensor, np.ndarray) or tensor.size != 1:
-            raise LoweringError("default_tensor is no tensor of one element")
+            raise LoweringError("default_tensor is not a tensor of one element")
         if tensor.dtype != values.dtype:
             raise DTypeError(
                 f"default_tensor is of {tensor.dtype.name}, values {values.dtype.name}"
@@ -120,7 +120,7 @@ def _default(call: Call, values: Array) -> Any:
 
 
 def floats(call: Call) -> Tensor:
-    """Give the first input as floats: float64 stays, all others become float32."""
+    """Return the first input as floats: float64 stays, any other dtype becomes float32."""
     x = require_numbers(call.tensor(0))
     return x if x.dtype == np.float64 else call.builder.cast(x, FLOAT32)
 
@@ -160,7 +160,7 @@ def _feature_vectorizer(call: Call) -> Result:
     columns = []
     for number, part in enumerate(parts):
         if part.rank not in {1, 2}:
-            raise ShapeError(f"input {number} of shape {list(part.shape)} is no matrix")
+            raise ShapeError(f"input {number} of shape {list(part.shape)} is not a matrix")
         matrix = call.builder.reshape(part, (1, *part.shape)) if part.rank == 1 else part
         if sizes is not None:
             check_size((matrix.shape[0], sizes[number]))

@@ -1,4 +1,4 @@
-"""Rules that make tensors of a shape: of one value, of a row of numbers, and at random."""
+"""Rules that make tensors of a given shape: constants, ranges, diagonals and random numbers."""
 
 import struct
 from math import ceil, isfinite, pi, prod
@@ -32,7 +32,7 @@ _MULTINOMIAL = (np.dtype(np.int32), INT64)
 def _constant_of_shape(call: Call) -> Result:
     shape = call.numbers(0)
     if shape is None or call.tensor(0).rank != 1:
-        raise ShapeError("the shape is no list of sizes")
+        raise ShapeError("the shape is not a list of sizes")
     value = call.attribute("value")
     one = np.zeros(1, FLOAT32) if value is None else value
     if not isinstance(one, np.ndarray) or one.size != 1:
@@ -62,14 +62,14 @@ def _constant_fill(call: Call) -> Result:
 def _range(call: Call) -> Result:
     arrays = [call.values(number) for number in range(3)]
     if any(array.size != 1 for array in arrays) or len({array.dtype for array in arrays}) > 1:
-        raise ShapeError("start, limit and delta are not one element of one dtype each")
+        raise ShapeError("start, limit and delta must have one element each, of one dtype")
     dtype = arrays[0].dtype
     kind = int if is_integer(dtype) else float
     start, limit, delta = (kind(array.reshape(-1)[0]) for array in arrays)
     if not delta or not all(map(isfinite, (start, limit, delta))):
         raise ShapeError(f"a range from {start} to {limit} by {delta} has no end")
     if is_floating(dtype):
-        # float16 and bfloat16 are counted in float32, as the operator's stash_type says
+        # float16 and bfloat16 are computed in float32, as the operator's stash_type says
         wide = dtype if dtype.itemsize >= FLOAT32.itemsize else FLOAT32
         (count,) = check_table((max(ceil((limit - start) / delta), 0),), "a range")
         result = wide.type(start) + np.arange(count, dtype=wide) * wide.type(delta)
@@ -86,10 +86,10 @@ def _range(call: Call) -> Result:
 def _eye_like(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
     if x.rank != 2:  # noqa: PLR2004  # a matrix
-        raise ShapeError(f"shape {list(x.shape)} is no matrix")
+        raise ShapeError(f"shape {list(x.shape)} is not a matrix")
     dtype = attribute_dtype(call, "dtype", x.dtype)
     if dtype == TEXT:
-        raise DTypeError("a diagonal of text")
+        raise DTypeError("text has no diagonal matrix")
     (rows, columns), k = x.shape, call.number("k", 0)
     count = max(0, min(rows - max(-k, 0), columns - max(k, 0)))
     start = max(-k, 0) * columns + max(k, 0)
@@ -105,11 +105,11 @@ def _seed(call: Call) -> int | None:
     try:
         return int.from_bytes(struct.pack("<f", call.real("seed")), "little")
     except OverflowError as error:
-        raise LoweringError(f"attribute 'seed' is {value!r}, no number of float32") from error
+        raise LoweringError(f"attribute 'seed' is {value!r}, which float32 cannot hold") from error
 
 
 def _uniform(call: Call, shape: Shape, dtype: DType) -> Tensor:
-    # narrow floats are drawn in float32: they have too few values between 0 and 1
+    # narrow floats have too few values between 0 and 1, so they are drawn in float32
     wide = FLOAT64 if dtype == FLOAT64 else FLOAT32
     return call.builder.emit(Operator.RANDOM, shape=check_size(shape), dtype=wide, seed=_seed(call))
 
@@ -172,12 +172,12 @@ def _multinomial(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
     samples, dtype = call.number("sample_size", 1), attribute_dtype(call, "dtype", _MULTINOMIAL[0])
     if x.rank != 2 or not x.shape[1] or samples < 0 or not is_floating(x.dtype):  # noqa: PLR2004
-        raise ShapeError(f"{samples} samples of {x}, which is no matrix of log-probabilities")
+        raise ShapeError(f"{samples} samples of {x}, which is not a matrix of log-probabilities")
     if dtype not in _MULTINOMIAL:
-        raise DTypeError(f"samples of {dtype.name}: int32 or int64")
+        raise DTypeError(f"samples of {dtype.name}, not int32 or int64")
     batches, classes = x.shape
     drawn = _uniform(call, (batches, samples, classes), x.dtype)
-    # Gumbel: the greatest of log p - log(-log u) is a sample of p
+    # Gumbel: the argmax of log p - log(-log u) is a sample of p
     noise = drawn
     for _ in range(2):
         noise = builder.neg(builder.log(noise))

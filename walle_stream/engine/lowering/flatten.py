@@ -1,4 +1,4 @@
-"""Puts the nodes of a function or a graph in the place of the node that calls it."""
+"""Inlines the nodes of a function or a graph in place of the node that calls it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,33 +9,35 @@ from walle_stream.errors import ModelError
 
 
 def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
-    """Give a function's nodes, which read the inputs of a call and make its outputs.
+    """Return a function's nodes, which read the inputs of a call and make its outputs.
 
-    ``prefix``, of no other call, is put before names that the function makes.
+    ``prefix`` is unique to the call, and precedes the names that the function makes.
 
     Raises:
-        ModelError: The call gives more inputs than the function takes.
+        ModelError: The call has more inputs than the function takes.
     """
     if len(node.inputs) > len(function.inputs):
-        raise ModelError(f"{node.title} gives {len(node.inputs)} inputs of {len(function.inputs)}")
+        raise ModelError(
+            f"{node.title} gives {len(node.inputs)} inputs, more than {len(function.inputs)}"
+        )
     attributes = {**function.defaults, **node.attributes}
     nodes = [_bound(inner, attributes) for inner in function.nodes]
     return _placed(nodes, function.inputs, function.outputs, node, prefix)
 
 
 def flattened_branch(node: Node, branch: Graph, prefix: str) -> tuple[list[Node], dict[str, Any]]:
-    """Give nodes of a branch that make the outputs of an ``If``, and its constants by new name.
+    """Return nodes of a branch that make the outputs of an ``If``, and its constants by new name.
 
-    ``prefix`` is put before names that the branch makes.
+    ``prefix`` precedes the names that the branch makes.
     """
     nodes = _placed(list(branch.nodes), (), tuple(branch.outputs), node, prefix, branch.constants)
     return nodes, {prefix + name: data for name, data in branch.constants.items()}
 
 
 def flattened_graph(node: Node, graph: Graph, prefix: str) -> list[Node]:
-    """Give the nodes of a graph that a node calls as a function, those of its constants included.
+    """Return the nodes, with constants, of a graph that a node calls as a function.
 
-    ``prefix``, of no other call, is put before names that the graph makes.
+    ``prefix`` is unique to the call, and precedes the names that the graph makes.
     """
     constants = [
         Node("Constant", (), (prefix + name,), {"value": data}, node.name, version=13)
@@ -68,7 +70,7 @@ def _placed(
 
 
 def renamed(node: Node, names: Mapping[str, str], prefix: str = "") -> Node:
-    """Give a node with other names of values, in its graphs as well; names not given stay."""
+    """Return a node with renamed values, also in its graphs; names not in ``names`` stay."""
     return replace(
         node,
         inputs=tuple(names.get(name, name) for name in node.inputs),

@@ -1,7 +1,7 @@
 """Trees as tables, and the descent through all of them at once.
 
-A row of the tables is a node or a leaf; a leaf leads to itself, so that all
-observations take as many steps in all trees as the deepest tree has.
+A row of the tables is a node or a leaf. A leaf leads to itself, so every observation can take the
+same number of steps in every tree: the depth of the deepest one.
 """
 
 from dataclasses import dataclass
@@ -27,34 +27,34 @@ _MEMBER: Final = MODES.index("MEMBER")
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Nodes of all trees; each table has a row for each node and leaf."""
+    """Tables of all trees; each has a row for each node and leaf."""
 
     roots: Array
     """Row of each tree's first node."""
     features: Array
     splits: Array
     modes: Array
-    """Numbers of ``MODES``; -1 of a leaf."""
+    """Index in ``MODES``; -1 for a leaf."""
     children: Array
-    """``(rows, 2)``: where the comparison is false, and where it is true."""
+    """``(rows, 2)``: the next row if the comparison is false, and if it is true."""
     missing: Array
     """Whether a nan counts as true."""
     members: Array
-    """``(rows, most)``: the set that a value may be in; nan where it has fewer."""
+    """``(rows, most)``: the set of values for ``MEMBER``, padded with nan."""
 
     @property
     def depth(self) -> int:
         """Steps from a root to the deepest leaf.
 
         Raises:
-            LoweringError: It is too deep, or there is none: a node leads back to itself.
+            LoweringError: A tree is too deep, or a node leads back to itself.
         """
         rows, depth, visits = np.unique(self.roots), 0, 0
         while rows.size and (self.modes[rows] >= 0).any():
             visits += rows.size
             if depth >= _DEPTH_MAX or visits > _VISITS_MAX * len(self.modes):
                 raise LoweringError(
-                    f"a tree is deeper than {_DEPTH_MAX}, or leads back to where it was"
+                    f"a tree is deeper than {_DEPTH_MAX}, or leads back to an earlier node"
                 )
             inner = rows[self.modes[rows] >= 0]
             rows, depth = np.unique(self.children[inner]), depth + 1
@@ -70,7 +70,7 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
     rows, features = x.shape
     used = forest.features[forest.modes >= 0]
     if used.size and not (used.min() >= 0 and used.max() < features):
-        raise ShapeError(f"trees of features {used.min()} to {used.max()} for {features}")
+        raise ShapeError(f"trees use features {used.min()} to {used.max()} of {features}")
     shape = check_size((rows, len(forest.roots)))
     depth = forest.depth
     leaves = builder.broadcast(builder.constant(forest.roots.astype(np.int64)), shape)
@@ -89,7 +89,7 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
 def _compared(
     builder: Builder, forest: Forest, modes: list[int], rows: Tensor, values: Tensor
 ) -> Tensor:
-    # Emit one comparison for each mode that a node has. Read no table that no node needs.
+    # emits one comparison per mode in use, and reads only tables that a node needs
     splits = taken(builder, forest.splits.astype(values.dtype), rows)
 
     def by(number: int) -> Tensor:
@@ -97,7 +97,7 @@ def _compared(
             return _is_member(builder, forest, rows, values)
         mode = MODES[number]
         if mode == "NEQ":
-            # a nan is not true by itself
+            # a nan must not make the comparison true
             return builder.logical_or(builder.less(values, splits), builder.less(splits, values))
         pair = (splits, values) if mode in {"GTE", "GT"} else (values, splits)
         operator = {

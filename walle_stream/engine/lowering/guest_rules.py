@@ -1,7 +1,7 @@
-"""Rules of the operators that a guest's lazy tensors know: numpy's meaning of each.
+"""Rules of the operators on a guest's lazy tensors, with numpy's meaning.
 
-Ours, not ONNX's: a plain number beside a tensor does not widen it (NEP 50), whole
-numbers become float32 where an operator needs floats.
+They differ from ONNX: a plain number does not widen a tensor (NEP 50), and integers become float32
+if an operator needs floats.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,15 @@ from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS
 
 type GuestRule = Callable[[Builder, Sequence[Tensor], Mapping[str, Any]], Tensor]
 
-_MACS_PER_ELEMENT: Final = 32  # what a product of matrices does in an element's time
+_MACS_PER_ELEMENT: Final = 32  # multiply-adds of a matrix product in the time of one element
 _DIGITS_MAX: Final = 15
 
 
 def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> int:
-    """Say how many elements an operation computes, at least 1, before it does.
+    """Return the number of elements that an operation will compute, at least 1.
 
     Raises:
-        ShapeError: Two small vectors would spread to a huge matrix.
+        ShapeError: The output would be too large, such as two vectors broadcast to a huge matrix.
     """
     shapes = [tensor.shape for tensor in inputs]
     work = max((tensor.size for tensor in inputs), default=0)
@@ -49,7 +49,7 @@ def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str,
     else:
         count = prod(common_shape(*shapes))
     if count > MAX_ELEMENTS:
-        raise ShapeError(f"{count} elements: too many")
+        raise ShapeError(f"too many elements: {count}")
     return int(max(work, count, 1))
 
 
@@ -131,7 +131,7 @@ def _axes(x: Tensor, parameters: Mapping[str, Any]) -> list[int]:
     axis = _number(parameters, "axis")
     if axis is None:
         return list(range(x.rank))
-    # numpy takes a plain number for one element
+    # numpy treats a scalar as one element
     return [axis_of(axis, x.rank)] if x.rank else [axis_of(axis, 1)][:0]
 
 
@@ -150,7 +150,7 @@ def _extreme(operator: Operator) -> GuestRule:
         (x,) = inputs
         axes = _axes(x, parameters)
         if any(not x.shape[axis] for axis in axes):
-            raise ShapeError("of no elements there is none")
+            raise ShapeError("there are no elements to compare")
         return builder.reduce(operator, x, axes, keep=False)
 
     return rule
@@ -189,10 +189,10 @@ def _take(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, A
 
 def _concat(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     if not inputs:
-        raise ShapeError("nothing is given")
+        raise ShapeError("no tensor is given")
     rank = inputs[0].rank
     if any(tensor.rank != rank for tensor in inputs):
-        raise ShapeError("not all have as many axes")
+        raise ShapeError("the tensors have different numbers of axes")
     dtype = np.result_type(*(tensor.dtype for tensor in inputs))
     axis = axis_of(_number(parameters, "axis") or 0, rank)
     return moves.concat(builder, [builder.cast(tensor, dtype) for tensor in inputs], axis)

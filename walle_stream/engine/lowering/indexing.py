@@ -1,4 +1,4 @@
-"""Rules of reading and writing where indices say: TAKE and PUT at computed addresses."""
+"""Rules that read and write at indices: TAKE and PUT at computed addresses."""
 
 from functools import reduce
 from math import prod
@@ -35,7 +35,7 @@ def _gather(call: Call) -> Result:
     known = None if positions.data is None else positions.data.reshape(-1)
     if known is None or not known.size or not x.size:
         return take(builder, x, positions, axis)
-    # known places at one distance are a view, which joins other moves
+    # known positions with a constant step are a view, which merges with other moves
     first, gaps = int(known[0]), np.diff(known)
     if known.min() < 0 or known.max() >= x.shape[axis] or (gaps != gaps[:1]).any():
         return take(builder, x, positions, axis)
@@ -111,7 +111,7 @@ def _scatter_nd(call: Call) -> Result:
 def _tuple_addresses(
     builder: Builder, shape: Shape, indices: Tensor, shared: int
 ) -> tuple[Tensor, int]:
-    # addresses of rows behind ``depth`` axes of the data
+    # addresses of rows, which have the axes of the data after the first ``depth``
     if not indices.rank or not 1 <= indices.shape[-1] <= len(shape) - shared:
         raise ShapeError(f"indices {list(indices.shape)} of data {list(shape)}")
     count = indices.shape[-1]
@@ -138,7 +138,7 @@ def _tuple_addresses(
 def _put(
     call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int | None = None
 ) -> Tensor:
-    # rows behind ``depth`` axes, or single elements
+    # writes rows, which have the axes after the first ``depth``, or single elements
     reduction = _REDUCTIONS[call.choice("reduction", _REDUCTIONS, "none")]
     if updates.dtype != x.dtype:
         raise DTypeError(f"updates of {updates.dtype.name} for data of {x.dtype.name}")
@@ -154,7 +154,7 @@ def _tensor_scatter(call: Call) -> Result:
     axis = call.axis(past.rank, -2)
     mode = call.choice("mode", ("linear", "circular"), "linear")
     if not axis:
-        raise LoweringError("a cache is not written along axis 0, which is of batches")
+        raise LoweringError("a cache cannot be written along axis 0, which is the batch axis")
     if update.rank != past.rank or update.dtype != past.dtype:
         raise ShapeError(f"update {update} of a cache {past}")
     room, steps, batch = past.shape[axis], update.shape[axis], past.shape[0]
@@ -199,7 +199,7 @@ def _reverse_sequence(call: Call) -> Result:
     x, lengths = call.tensor(0), call.tensor(1)
     time, batch = call.axis(x.rank, 0, "time_axis"), call.axis(x.rank, 1, "batch_axis")
     if time == batch:
-        raise ShapeError(f"time and batch are one axis: {time}")
+        raise ShapeError(f"time and batch are the same axis: {time}")
     return reversed_lengths(call.builder, x, lengths, time=time, batch=batch)
 
 

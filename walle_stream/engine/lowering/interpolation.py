@@ -1,4 +1,4 @@
-"""Weights of interpolations: of points that are computed, and of axes that are resized."""
+"""Weights of interpolations, for computed points and for resized axes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from walle_stream.errors import LoweringError
 CUBIC_A: Final = -0.75
 
 _STEPS: Final = 8
-"""Arrays that are made on the way to the weights of an axis."""
+"""Number of temporary arrays that the weights of an axis need."""
 
 type Floats = np.ndarray[Any, np.dtype[np.float64]]
 type Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def cubic_weights(builder: Builder, part: Tensor, a: float) -> list[Tensor]:
-    """Give the weights of four neighbours of points, ``part`` (0 .. 1) behind the second."""
+    """Return the weights of the four neighbours of points, ``part`` (0 .. 1) past the second."""
     add, mul = builder.add, builder.mul
 
     def near(distance: Tensor) -> Tensor:
@@ -39,21 +39,21 @@ def cubic_weights(builder: Builder, part: Tensor, a: float) -> list[Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Resizing:
-    """Of one axis."""
+    """The sizes and the scale of one resized axis."""
 
     size: int
     output: int
     scale: float
-    """As it was given; of sizes their quotient."""
+    """The given scale, or the quotient of the sizes."""
     length: float
-    """What the scale makes of the size, before it is cut to ``output``."""
+    """The size times the scale, before it is rounded down to ``output``."""
     start: float = 0.0
-    """Of the part that ``tf_crop_and_resize`` keeps, 0 .. 1, and its end."""
+    """Start of the part that ``tf_crop_and_resize`` keeps, 0 .. 1; ``end`` is its end."""
     end: float = 1.0
 
 
 def original_coordinates(axis: Resizing, mode: str) -> Floats:
-    """Say where in the input each element of the output is.
+    """Return the input coordinate of each output element.
 
     Raises:
         LoweringError: The mode is unknown, or a coordinate is infinite.
@@ -64,7 +64,7 @@ def original_coordinates(axis: Resizing, mode: str) -> Floats:
         raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
     coordinates = rule(axis, np.arange(axis.output, dtype=np.float64))
     if not np.isfinite(coordinates).all():
-        raise LoweringError("its scales or its region of interest are beyond all numbers")
+        raise LoweringError("its scales or its region of interest give infinite coordinates")
     return coordinates
 
 
@@ -104,7 +104,7 @@ _TRANSFORMATIONS: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
 
 
 def nearest_indices(at: Floats, size: int, mode: str) -> Indices:
-    """Choose an element that exists for each of the ``original_coordinates``.
+    """Choose an existing element for each of the ``original_coordinates``.
 
     Raises:
         LoweringError: The ``nearest_mode`` is unknown.
@@ -125,20 +125,20 @@ _ROUNDINGS: Final[Mapping[str, Callable[[Floats], Floats]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Weight of an element by its distance."""
+    """A filter: the weight of an element by its distance."""
 
     is_cubic: bool
     a: float = CUBIC_A
     antialias: bool = False
-    """Whether it is as wide as what an element of the output stands for."""
+    """Whether the filter is at least as wide as an output element."""
     exclude_outside: bool = False
-    """Whether what is outside has no weight, instead of the border's value."""
+    """Whether elements outside have no weight; otherwise they have the border's value."""
 
     def neighbours(self, at: Floats, axis: Resizing) -> tuple[Indices, Floats]:
-        """Give indices that exist and their weights, a row for each coordinate."""
+        """Return existing indices and their weights, one row per coordinate."""
         pace = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
-        check_table((len(at), 2 * reach, _STEPS), "the neighbours in all steps")
+        check_table((len(at), 2 * reach, _STEPS), "the weights of all neighbours")
         low = np.floor(at)
         offsets = np.arange(1 - reach, reach + 1, dtype=np.float64)
         indices = low[:, None] + offsets

@@ -1,4 +1,4 @@
-"""Functions that cut values off: Clip, Shrink, Dropout."""
+"""Functions that cut off values: Clip, Shrink, Dropout."""
 
 from math import ceil, floor, isfinite
 
@@ -13,14 +13,14 @@ from walle_stream.engine.rules import BOOL, is_integer
 from walle_stream.errors import LoweringError
 
 _INPUTS_SINCE = 11
-"""The opset in which the bounds of Clip became inputs."""
+"""The opset that made the bounds of Clip inputs."""
 
 _MODE_SINCE = 12
-"""The opset in which ratio and mode of Dropout became inputs."""
+"""The opset that made the ratio and the mode of Dropout inputs."""
 
 
 def integer_limits(dtype: DType) -> tuple[int, int]:
-    """Give the least and the greatest number of a dtype of integers, of whatever width."""
+    """Return the smallest and the largest value of an integer dtype of any width."""
     bits = int(dtype.name.removeprefix("u").removeprefix("int"))
     if dtype.name.startswith("u"):
         return 0, (1 << bits) - 1
@@ -57,9 +57,9 @@ def _shrink(call: Call) -> Result:
 
 
 def _shrink_integers(builder: Builder, x: Tensor, bias: float, limit: float) -> Tensor:
-    # whole numbers are compared and moved as such: float64 has not all of int64
+    # integers are compared and moved as integers, since float64 cannot hold all of int64
     if not isfinite(bias) or not isfinite(limit):
-        raise LoweringError(f"bias {bias} and lambd {limit} of whole numbers must be finite")
+        raise LoweringError(f"bias {bias} and lambd {limit} must be finite for whole numbers")
     least, most = integer_limits(x.dtype)
     low, high = ceil(-limit), floor(limit)
     if bias.is_integer():
@@ -88,12 +88,12 @@ def _dropout(call: Call) -> Result:
         kept, mask = x, builder.broadcast(builder.constant(np.ones((), BOOL)), x.shape)
     if not call.wants(1):
         return kept
-    # the mask became one of bool in opset 10
+    # the mask is bool since opset 10
     return kept, builder.cast(mask, BOOL if call.version >= 10 else x.dtype)  # noqa: PLR2004
 
 
 def _ratio(call: Call) -> float:
-    # of what is dropped: 0 where the node is not told to train
+    # the ratio of dropped elements: 0 unless the node is in training mode
     if call.version < _MODE_SINCE:
         ratio = call.real("ratio", 0.5)
         is_training = call.version < 7 and not call.number("is_test", 0)  # noqa: PLR2004
@@ -103,7 +103,7 @@ def _ratio(call: Call) -> float:
     if not is_training:
         return 0.0
     if not 0 <= ratio < 1:
-        raise LoweringError(f"ratio {ratio} is not in 0 .. 1, 1 excluded")
+        raise LoweringError(f"ratio {ratio} is not at least 0 and below 1")
     return ratio
 
 

@@ -1,4 +1,4 @@
-"""Layers whose state goes from token to token: LinearAttention, CausalConvWithState."""
+"""Layers with a state that passes from token to token: LinearAttention, CausalConvWithState."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _RULES: Final[Mapping[str, tuple[bool, bool]]] = {
     "linear": (False, False), "gated": (True, False),
     "delta": (False, True), "gated_delta": (True, True),
 }  # fmt: skip
-"""Whether a rule lets the state decay, and whether it corrects what the state already gives."""
+"""Whether a rule lets the state decay, and whether it subtracts the state's own prediction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class _Sizes:
     batch: int
     tokens: int
     heads: int
-    """Of queries; as many of them in a row as there are for a head of keys share its state."""
+    """Heads of queries; ``heads / groups`` consecutive ones share the state of one head of keys."""
     groups: int
     """Heads of keys and values."""
     width: int
@@ -102,7 +102,7 @@ def _sizes(call: Call) -> _Sizes:
 def _packed(call: Call, number: int, dtype: DType, sizes: _Sizes) -> Tensor:
     x = call.tensor(number)
     if x.rank != 3 or x.shape[:2] != (sizes.batch, sizes.tokens):  # noqa: PLR2004  # and a width
-        raise ShapeError(f"input {number} of shape {list(x.shape)} is not of the query's tokens")
+        raise ShapeError(f"input {number} of shape {list(x.shape)} must have the query's tokens")
     return call.builder.cast(x, dtype)
 
 
@@ -144,7 +144,7 @@ def _causal_convolution(call: Call) -> Result:
 
 
 def _convolved(builder: Builder, row: Tensor, weight: Tensor, length: int) -> Tensor:
-    # windows that overlap are a view of the row: a product of each with the channel's taps
+    # overlapping windows are a view of the row; each is multiplied by the taps of its channel
     batch, channels, width = row.shape
     taps = weight.shape[2]
     shape = (batch, channels, length, taps)

@@ -1,4 +1,4 @@
-"""Tables known when a model is lowered, and indices in them."""
+"""Tables that are known at lowering, and indices in them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,20 +13,20 @@ from walle_stream.errors import DTypeError
 
 
 def taken(builder: Builder, table: Array, indices: Tensor) -> Tensor:
-    """Give the rows of a table ``(count, *row)`` by int64 numbers: ``(*indices, *row)``.
+    """Return the rows of a table ``(count, *row)`` at int64 indices: ``(*indices, *row)``.
 
-    A number that is not below ``count`` fails when it is run.
+    An index that is not below ``count`` fails at run time.
     """
     return take(builder, builder.constant(table), indices)
 
 
 def indices_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tensor:
-    """Find each number or string among keys, int64; their count stands for none.
+    """Return the int64 index of each number or string among keys; their count if there is none.
 
     The last of equal keys counts, and a nan equals a nan.
 
     Raises:
-        DTypeError: Strings are looked up among numbers, or the other way round.
+        DTypeError: Strings are looked up among numbers, or numbers among strings.
     """
     listed = np.asarray(keys)
     if (x.dtype == TEXT) != (listed.dtype.kind in "OUS") and listed.size:
@@ -46,7 +46,7 @@ def indices_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tens
 
 
 def _indices_of_strings(builder: Builder, x: Tensor, keys: list[str]) -> Tensor:
-    # an index in the table of different ones, and from there the last index among the keys
+    # an index in the table of distinct keys, and from it the last index among all keys
     last = {key: number for number, key in enumerate(keys)}
     table = {key: number for number, key in enumerate(last)}
     result = builder.text("lookup", [x], x.shape, INT64, table=table)
@@ -61,7 +61,7 @@ def _indices_of_numbers(builder: Builder, x: Tensor, keys: Array, is_number: Arr
     if not order.size:
         return builder.broadcast(builder.constant(len(keys), INT64), x.shape)
     ordered = keys[order]
-    # of equal ones the last in order, which stays where they are sorted
+    # the last of equal keys, which a stable sort also puts last
     is_last = np.append(ordered[1:] != ordered[:-1], np.True_)
     positions, ordered = order[is_last], ordered[is_last]
     rounds = (len(ordered) - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Common moves of elements as rasters: what rules of every family are made from."""
+"""Common moves of elements as rasters, from which rules of every family are built."""
 
 from collections.abc import Sequence
 from math import prod
@@ -11,13 +11,13 @@ from walle_stream.errors import ShapeError
 
 
 def transpose(builder: Builder, x: Tensor, order: Sequence[int]) -> Tensor:
-    """Put axes in another order: for each axis of the output the one of ``x``.
+    """Permute axes; ``order`` has the axis of ``x`` for each axis of the output.
 
     Raises:
-        ShapeError: It does not name each axis once.
+        ShapeError: ``order`` does not name each axis once.
     """
     if sorted(order) != list(range(x.rank)):
-        raise ShapeError(f"axes {list(order)} are no order of the {x.rank} axes of {list(x.shape)}")
+        raise ShapeError(f"axes {list(order)} do not permute the {x.rank} axes of {list(x.shape)}")
     own = strides_of(x.shape)
     return builder.view(x, [x.shape[axis] for axis in order], [own[axis] for axis in order])
 
@@ -29,7 +29,7 @@ def crop(
     sizes: Sequence[int],
     steps: Sequence[int] | None = None,
 ) -> Tensor:
-    """Keep a box from ``starts``, of every ``steps``-th element; negative steps go backwards."""
+    """Keep a box from ``starts``, with every ``steps``-th element; negative steps go backwards."""
     own = strides_of(x.shape)
     steps = steps or (1,) * x.rank
     offset = sum(start * stride for start, stride in zip(starts, own, strict=True))
@@ -47,18 +47,18 @@ def slice_axis(
 
 
 def unjoined(builder: Builder, x: Tensor, axis: int) -> list[Tensor]:
-    """Give the coordinates of an axis one by one; the axis stays, of size 1."""
+    """Return a slice for each coordinate of an axis; the axis stays, with size 1."""
     return [slice_axis(builder, x, axis, n, n + 1) for n in range(x.shape[axis])]
 
 
 def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Put tensors of one dtype one behind the other; shapes differ in ``axis`` alone.
+    """Concatenate tensors of one dtype, whose shapes may differ only in ``axis``.
 
     Raises:
-        ShapeError: The shapes differ elsewhere, or there is none.
+        ShapeError: The shapes differ elsewhere, or there are no tensors.
     """
     if not parts:
-        raise ShapeError(f"nothing can be joined along axis {axis}: there is no part")
+        raise ShapeError(f"no tensors to be joined along axis {axis}")
     first = parts[0]
     if len({(*part.shape[:axis], -1, *part.shape[axis + 1 :]) for part in parts}) > 1:
         listed = ", ".join(str(list(part.shape)) for part in parts)
@@ -78,22 +78,22 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def stack(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Put tensors of one shape one behind the other along a new axis of the output."""
+    """Stack tensors of one shape along a new axis of the output."""
     return concat(builder, [expand_axis(builder, part, axis) for part in parts], axis)
 
 
 def expand_axis(builder: Builder, x: Tensor, axis: int) -> Tensor:
-    """Insert an axis of size 1 at an axis of the output."""
+    """Insert an axis of size 1, which is ``axis`` of the output."""
     return builder.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
 
 def pad(
     builder: Builder, x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0
 ) -> Tensor:
-    """Put a border of one value around, or cut where a width is negative; one width an axis.
+    """Pad each axis with a border of one value, or crop it where a width is negative.
 
     Raises:
-        ShapeError: More is cut than there is.
+        ShapeError: An axis is cropped by more than its size.
     """
     if not any(before) and not any(after):
         return x
@@ -118,14 +118,14 @@ def flip(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def found_size(x: Tensor, wanted: Sequence[int]) -> Shape:
-    """Find the size of a shape for ``x`` that is left open with -1.
+    """Return a shape for ``x`` with the size for -1 filled in.
 
     Raises:
-        ShapeError: More than one is left open, or none fits.
+        ShapeError: More than one size is -1, or no size fits.
     """
     shape = list(wanted)
     if shape.count(-1) > 1 or min(shape, default=0) < -1:
-        raise ShapeError(f"shape {shape} has more than one size to be found, or a negative one")
+        raise ShapeError(f"shape {shape} has more than one -1, or another negative size")
     if -1 in shape:
         rest = prod(size for size in shape if size != -1)
         if not rest or x.size % rest:

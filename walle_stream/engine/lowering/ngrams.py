@@ -1,7 +1,7 @@
 """TfIdfVectorizer: counts of the n-grams of a pool.
 
-An n-gram is found token by token: a pair of the place of what comes before it and
-of its last token is looked up among the pairs of the pool.
+An n-gram is found token by token. Each step looks up a pair among the pairs of the pool: the
+number of the prefix, and the last token.
 """
 
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ _SCANS_MAX = 1 << 10
 @dataclass(frozen=True, slots=True)
 class _Pool:
     tokens: Array
-    """Each once; what is not among them is in no n-gram."""
+    """Distinct tokens; any other token belongs to no n-gram."""
     grams: dict[tuple[int, ...], int]
-    """From the numbers of their tokens to their place in ``indexes``."""
+    """Position in ``indexes`` of each n-gram, by the numbers of its tokens."""
     indexes: Array
-    """Of the columns of the output."""
+    """Columns of the output, by n-gram."""
 
     @property
     def columns(self) -> int:
@@ -77,14 +77,14 @@ def _pool(call: Call) -> _Pool:
             for begin in range(start, end, size)
         )
     if len(grams) != len(indexes) or indexes.min(initial=0) < 0:
-        raise ShapeError(f"{len(indexes)} ngram_indexes from 0 of {len(grams)} n-grams")
+        raise ShapeError(f"{len(indexes)} ngram_indexes from 0 for {len(grams)} n-grams")
     if len({*grams}) != len(grams):
         raise LoweringError("the pool has an n-gram twice")
     return _Pool(np.array(tokens, flat.dtype), {g: n for n, g in enumerate(grams)}, indexes)
 
 
 def _counted(call: Call, tokens: Tensor, pool: _Pool) -> Tensor:
-    # (n-grams, rows), of what is found at every place and with every distance of tokens
+    # (n-grams, rows): matches at every position and with every distance between tokens
     builder, (rows, length) = call.builder, tokens.shape
     least, most = call.number("min_gram_length"), call.number("max_gram_length")
     skips = call.number("max_skip_count")
@@ -106,7 +106,7 @@ def _counted(call: Call, tokens: Tensor, pool: _Pool) -> Tensor:
                 break
             if size > 1:
                 state = _advanced(builder, tokens, state, steps[size - 1], (size - 1) * distance)
-            # those of one token have no distance: they are counted once
+            # n-grams of one token have no distance, so they count once
             if size < least or (size == 1 and distance > 1):
                 continue
             result = taken(builder, steps[size - 1].grams, state)
@@ -120,10 +120,10 @@ def _counted(call: Call, tokens: Tensor, pool: _Pool) -> Tensor:
 @dataclass(frozen=True, slots=True)
 class _Step:
     pairs: Array
-    """Of the place of a prefix and a token, as one number each."""
+    """Pairs of the number of a prefix and a token, each as one number."""
     tokens: int
     grams: Array
-    """From the place of a pair to its n-gram, or to their number where it is only a prefix."""
+    """The n-gram of each pair, or the number of n-grams if the pair is only a prefix."""
 
 
 def _prefixes(pool: _Pool, longest: int) -> list[_Step]:

@@ -1,6 +1,6 @@
-"""Normalizations: by the greatest, by moments, by norms.
+"""Normalizations by the maximum, by moments and by norms.
 
-Narrow floats are computed in float32 and rounded once, at the end, but for Softmax.
+Narrow floats are computed in float32 and rounded once, at the end, except in Softmax.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ _FLOAT16_MAX: Final = 65504
 
 
 def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Give shares of floating numbers that add up to 1 over axes, in the dtype of ``x``."""
-    # float16 is rounded after each step, as by ONNX's function, whose cases are that strict;
-    # a row whose sum could exceed it is not
+    """Return the softmax of floating-point numbers over axes, in the dtype of ``x``."""
+    # float16 is rounded after each step, as in ONNX's function body, since its tests are strict;
+    # except for rows whose sum could exceed float16
     is_narrow = x.dtype == np.float16 and prod(x.shape[axis] for axis in axes) < _FLOAT16_MAX
     wide = x if is_narrow else widened(builder, x)
     powers = builder.exp(_below_greatest(builder, wide, axes))
@@ -34,7 +34,7 @@ def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def log_softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Give the logarithms of ``softmax``, also of shares that are too small for the dtype."""
+    """Return the logarithm of ``softmax``, even of results that are too small for the dtype."""
     wide = _below_greatest(builder, widened(builder, x), axes)
     total = builder.sum(builder.exp(wide), axes)
     return builder.cast(builder.sub(wide, builder.log(total)), x.dtype)
@@ -47,7 +47,7 @@ def _below_greatest(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
 @lowers("Softmax", "LogSoftmax")
 def _softmax(call: Call) -> Result:
     x = call.tensor(0)
-    if call.version < 13:  # noqa: PLR2004  # the opset since which it is of one axis
+    if call.version < 13:  # noqa: PLR2004  # the opset that made it apply to one axis
         axes = range(call.axis(x.rank, 1), x.rank)
     else:
         axis = call.axis(x.rank, -1)
@@ -85,7 +85,7 @@ def _batch(call: Call) -> Result:
     wide, epsilon = builder.cast(x, dtype), call.real("epsilon", 1e-5)
     if not x.rank:
         raise ShapeError("a scalar has no batch")
-    # a single axis is the batch, of one channel
+    # a single axis is the batch, with one channel
     features = x.shape[1:] if x.rank > 1 else (1,)
     if call.number("spatial", 1):
         features = (features[0], *(1,) * (len(features) - 1))
@@ -104,7 +104,7 @@ def _batch(call: Call) -> Result:
     for number, old, new in ((3, mean, current_mean), (4, variance, current_variance)):
         moved = builder.add(builder.mul(old, momentum), builder.mul(new, 1 - momentum))
         results.append(_as_given(call, moved, number))
-    if call.version < 14:  # noqa: PLR2004  # the opset that dropped what was saved for gradients
+    if call.version < 14:  # noqa: PLR2004  # the opset that dropped the outputs for gradients
         results += [_as_given(call, current_mean, 3), _as_given(call, current_variance, 4)]
     return tuple(results)
 
@@ -115,7 +115,7 @@ def _as_given(call: Call, x: Tensor, number: int) -> Tensor:
 
 
 def _is_training(call: Call) -> bool:
-    if call.version < 7:  # noqa: PLR2004  # each opset below tells it in its own way
+    if call.version < 7:  # noqa: PLR2004  # older opsets signal training in other ways
         return not call.number("is_test", 0)
     if call.version < 14:  # noqa: PLR2004
         return any(call.wants(number) for number in range(1, 5))
@@ -132,7 +132,7 @@ def _instance(call: Call) -> Result:
 
 
 def _by_channel(call: Call, x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:
-    # with scale and bias, inputs 1 and 2, of a shape that spreads to the input's
+    # scale and bias, inputs 1 and 2, get a shape that broadcasts to the input's
     builder = call.builder
     scale, bias = (_channels(call, number, x.dtype, shape) for number in (1, 2))
     centred, _, variance = _centred(builder, x, axes)
@@ -150,7 +150,7 @@ def _group(call: Call) -> Result:
     stash = float_dtype(call.number("stash_type", 1), "stash_type")
     wide = builder.cast(x, wide_dtype(x.dtype, stash))
     width = channels // groups
-    # opset 18 has one scale a group, later ones one a channel
+    # opset 18 has one scale per group, later opsets have one per channel
     shape = (1, groups, 1 if call.version < 21 else width, 1)  # noqa: PLR2004
     grouped = builder.reshape(wide, (x.shape[0], groups, width, prod(x.shape[2:])))
     result = _by_channel(call, grouped, shape, (2, 3))

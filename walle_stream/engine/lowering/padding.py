@@ -1,4 +1,4 @@
-"""Pad: borders of one value, or of what a tensor has at its edge."""
+"""Pad: borders of one value, or of elements near the edge of a tensor."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -17,13 +17,13 @@ from walle_stream.engine.rules import TEXT, check_size, check_table
 from walle_stream.errors import DTypeError, ShapeError
 
 type _Run = tuple[int, int, int, int]
-"""Of one axis: first coordinate in the output, how many, first in the input, and step there."""
+"""A run along an axis: first coordinate in the output, count, first one in the input, its step."""
 
 _BY_INPUT: Final = 11
-"""The opset since which the widths are an input."""
+"""The opset that made the widths an input."""
 _REGIONS_MAX: Final = 256
 _TABLES_FROM: Final = 64
-"""An axis of more runs than this is read by indices: it is short, and its border long."""
+"""An axis with more runs than this, which is short and has a long border, is read by indices."""
 
 
 @lowers("Pad")
@@ -42,7 +42,7 @@ def _pad(call: Call) -> Result:
     before, after = [max(0, width) for width in before], [max(0, width) for width in after]
     for size, first, last in zip(kept.shape, before, after, strict=True):
         if not size and first + last:
-            raise ShapeError(f"mode {mode!r} has nothing to repeat of shape {list(kept.shape)}")
+            raise ShapeError(f"mode {mode!r} has no element to repeat in shape {list(kept.shape)}")
     return _pad_repeating(builder, kept, before, after, mode)
 
 
@@ -86,7 +86,7 @@ def _plain(value: Array) -> Any:
 def _bordered(
     builder: Builder, x: Tensor, before: Sequence[int], after: Sequence[int], value: Tensor
 ) -> Tensor:
-    # the border in boxes: of each axis its ends, as wide as the axes in front are kept
+    # the border as boxes: both ends of each axis, over the kept part of the axes before it
     shape = tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True))
     inner = [
         (min(max(first, 0), total), max(min(first + size, total), 0))
@@ -147,7 +147,7 @@ def _sources(size: int, before: int, after: int, mode: str) -> Array:
 def _runs(size: int, before: int, after: int, mode: str) -> list[_Run]:
     if mode == "edge" or size == 1:
         return [(0, before, 0, 0), (before, size, 0, 1), (before + size, after, size - 1, 0)]
-    # mirrored runs leave out the turning points, which the runs beside them have
+    # mirrored runs omit the turning points, which belong to the neighbouring runs
     length = size if mode == "wrap" else size - 1
     results: list[_Run] = []
     for number in range(-before // length, (size + after) // length + 1):

@@ -1,9 +1,9 @@
-"""Regular expressions of RE2 as those of Python, for matches of a whole string.
+"""Translates RE2 regular expressions to Python's, for matches of a whole string.
 
-What RE2 has not (backreferences, looks around, possessive repetition) is refused,
-what Python means otherwise is written out: classes of ASCII, ends of text, flags
-from the middle of a group on. Groups capture nothing, and greed is ignored: a
-match of the whole depends on neither.
+Features that RE2 lacks (backreferences, lookarounds, possessive repetition) are refused. Features
+that mean something else in Python are written out: ASCII classes, ends of text, and flags that
+start in the middle of a group. Groups do not capture, and greed is ignored: a match of the whole
+string depends on neither.
 """
 
 import re
@@ -34,7 +34,7 @@ _ASSERTIONS: Final = {
     ".": ("s", "(?s:.)", r"[^\n]"), "^": ("m", "(?m:^)", r"(?:\A)"),
     "$": ("m", "(?m:$)", r"(?:\Z)"),
 }  # fmt: skip
-"""The flag that an expression of one character depends on, and what it is with and without."""
+"""Flag on which a character depends, and its Python expression with and without the flag."""
 
 _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _REPEAT: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
@@ -49,10 +49,10 @@ _NAMED: Final = re.compile(r"\[:(\^?)([a-z]+):\]")
 
 @lru_cache(maxsize=256)
 def translated(pattern: str) -> str:
-    """Give an expression of RE2 in Python's syntax, for ``re.fullmatch``.
+    """Return an RE2 expression in Python's syntax, for ``re.fullmatch``.
 
     Raises:
-        LoweringError: It is no expression of RE2.
+        LoweringError: The pattern is not a valid RE2 expression.
     """
     result = _Translator(pattern).run()
     try:
@@ -96,7 +96,7 @@ class _Translator:
     def _plain(self, char: str) -> None:
         if char == ")":
             if not self._outer:
-                raise self._refused("a group is closed that is not open")
+                raise self._refused("a closing parenthesis has no open group")
             self._flags = self._outer.pop()
             self._atom(")")
         elif char == "|":
@@ -133,11 +133,11 @@ class _Translator:
             text = match.group()
             counts = [int(count) for count in match.group(1, 3) if count]
             if max(counts) > _REPETITIONS_MAX or counts != sorted(counts):
-                raise self._refused(f"it repeats {text}")
+                raise self._refused(f"the repetition {text} is not allowed")
         if not self._has_atom:
             raise self._refused(f"there is nothing before {text}")
         if self._is_repeated:
-            raise self._refused(f"there are two repetitions, one behind the other: {text}")
+            raise self._refused(f"there are two repetitions in a row: {text}")
         self._position += len(text)
         if self._pattern.startswith("?", self._position):
             self._position += 1
@@ -179,7 +179,7 @@ class _Translator:
             self._position = end + 2
         elif kind in {"A", "z", "b", "B"}:
             self._position += 2
-            # words of RE2 are of ASCII
+            # RE2's words are ASCII
             self._atom({"A": r"(?:\A)", "z": r"(?:\Z)"}.get(kind, f"(?a:\\{kind})"))
         else:
             result = self._one()
@@ -189,7 +189,7 @@ class _Translator:
                 self._ranges(result)
 
     def _one(self) -> str | Ranges:
-        # one escape, in a class or out of it: a character, or many
+        # an escape, inside or outside a class: one character, or ranges
         pattern, begin = self._pattern, self._position
         kind = pattern[begin + 1 : begin + 2]
         self._position += 2
@@ -216,7 +216,7 @@ class _Translator:
         match = _CATEGORY.match(self._pattern, self._position)
         name = match and (match.group(2) or match.group(3))
         if match is None or not name:
-            raise self._refused("a class of Unicode has no name")
+            raise self._refused("a Unicode class has no name")
         self._position = match.end()
         ranges = ((0, sys.maxunicode),) if name == "Any" else _category(name)
         if not ranges:

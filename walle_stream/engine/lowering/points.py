@@ -1,7 +1,7 @@
-"""Reads tensors between their elements, at points that are computed.
+"""Reads tensors between their elements, at computed points.
 
-An interpolation of one axis reads a few elements with weights. Over more axes their
-indices combine to addresses of rows, which are taken, weighted and added up.
+An interpolation along one axis reads a few elements with weights. With several axes, their indices
+combine to addresses of rows, which are taken, weighted and added.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,26 +22,26 @@ from walle_stream.engine.rules import check_size
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """What of one axis is read."""
+    """The elements of one axis to read, with their weights."""
 
     indices: Sequence[Tensor]
-    """int64, from 0, all of one shape; those of several axes spread to each other."""
+    """int64, from 0, all of one shape; the shapes of several axes are broadcast."""
     weights: Sequence[Tensor | None]
-    """Of each, of its shape; None is 1."""
+    """Weights of the indices, of the same shape; None is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A tensor whose elements at one position of all channels are a row."""
+    """A tensor with a row of all channels for each position."""
 
     data: Tensor
     """``(batch * positions, C)``."""
     sizes: Shape
-    """Of the spatial axes, border included."""
+    """Sizes of the spatial axes, with the border."""
 
 
 def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
-    """Lay ``(N, C, *spatial)`` in rows, with a border of zeros around."""
+    """Lay out ``(N, C, *spatial)`` in rows, with a border of zeros."""
     last = channels_last(builder, x)
     if border:
         around = (0, *(border,) * (x.rank - 2), 0)
@@ -52,9 +52,9 @@ def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
 
 
 def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
-    """Give the two neighbours of floating coordinates, for rows with a border of at least 2.
+    """Return the two neighbours of floating-point coordinates.
 
-    ``size`` is the axis without its border, which stands for what is further outside.
+    ``size`` excludes the border, which is at least 2 wide. Points further outside read the border.
     """
     low = builder.floor(at)
     high_weight = builder.sub(at, low)
@@ -63,10 +63,10 @@ def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
 
 
 def bordered_index(builder: Builder, low: Tensor, size: int, border: int, *, taps: int) -> Tensor:
-    """Give the first of ``taps`` neighbours, int64, all of which are in the rows with their border.
+    """Return the int64 index of the first of ``taps`` neighbours, all inside the bordered rows.
 
-    ``low`` has whole numbers in a floating dtype; ``size`` is without the border, which is at least
-    ``taps``.
+    ``low`` has integers in a floating-point dtype. ``size`` excludes the border, which is at least
+    ``taps`` wide.
     """
     index = builder.add(builder.cast(low, np.int64), border)
     return builder.clip(index, border - taps, border + size)
@@ -82,8 +82,8 @@ def read_points(
 ) -> Tensor:
     """Interpolate rows at taps of each spatial axis: ``(*points, C)``.
 
-    ``base`` is the first row of each point's batch, int64; None is 0. The weighted neighbours are
-    added up, unless ``combine`` joins them.
+    ``base`` is the int64 first row of each point's batch; None is 0. ``combine`` joins the weighted
+    neighbours; by default they are added.
     """
     corners: list[tuple[Tensor | None, Tensor | None]] = [(base, None)]
     stride = int(np.prod(rows.sizes, dtype=np.int64))
@@ -117,9 +117,9 @@ def _joined(
 
 
 def first_rows(builder: Builder, batch: Tensor, count: int, size: int) -> Tensor:
-    """Give where the rows of images begin, int64 ``(boxes, 1, 1)``, by their numbers ``(boxes,)``.
+    """Return the first row, int64 ``(boxes, 1, 1)``, of the image of each box, ``(boxes,)``.
 
-    A number of none of the ``count`` images fails the run.
+    A number outside the ``count`` images fails the run.
     """
     first = looked_up(builder, builder.cast(batch, np.int64), count, size)
     return builder.reshape(first, (batch.shape[0], 1, 1))

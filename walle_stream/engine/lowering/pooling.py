@@ -1,4 +1,4 @@
-"""Pools: elementwise over views of taps, axis by axis, channels-last."""
+"""Pooling: elementwise steps over views of taps, axis by axis, channels-last."""
 
 from collections.abc import Callable
 from math import prod
@@ -31,8 +31,8 @@ _REDUCTIONS = {Operator.ADD: Operator.SUM, Operator.MAXIMUM: Operator.REDUCE_MAX
 
 
 def _slid(builder: Builder, operator: Operator, x: Tensor, window: Window) -> Tensor:
-    # the elements of each window joined by ADD or MAXIMUM, one axis after the other: of a
-    # channels-last tensor, padded with what changes nothing, ``(N, *output, C)``
+    # the elements of each window joined by ADD or MAXIMUM, one axis after the other:
+    # ``(N, *output, C)``; the channels-last tensor is padded with the neutral element
     shape = (x.shape[0], *window.output, x.shape[-1])
     if not prod(shape):
         return builder.raster([x], shape, [])
@@ -69,7 +69,7 @@ def _slid_axis(
 
 
 def _doublings(operator: Operator, taps: int) -> int:
-    # a greatest element may be joined twice, a summand may not
+    # a maximum may read an element twice, a sum may not
     more = taps.bit_count() - 1 if operator is Operator.ADD else taps.bit_count() > 1
     return taps.bit_length() - 1 + more
 
@@ -77,7 +77,7 @@ def _doublings(operator: Operator, taps: int) -> int:
 def _gathered(
     builder: Builder, operator: Operator, x: Tensor, window: Window, number: int
 ) -> Tensor:
-    # windows that hardly overlap: their taps become an axis that is reduced
+    # windows that hardly overlap: their taps become an axis, which is reduced
     axis, own = number + 1, strides_of(x.shape)
     count, taps = window.output[number], window.kernel[number]
     shape = (*x.shape[:axis], count, taps, *x.shape[axis + 1 :])
@@ -92,7 +92,7 @@ def _gathered(
 
 
 def doubled(builder: Builder, operator: Operator, x: Tensor, window: Window, number: int) -> Tensor:
-    """Join windows along spatial axis ``number`` by windows of 1, 2, 4 ... taps; see ``_slid``."""
+    """Join windows along spatial axis ``number`` from those of 1, 2, 4 ... taps; see ``_slid``."""
     axis, taps = number + 1, window.kernel[number]
     stride, step, count = (
         window.strides[number], window.dilations[number], window.output[number]
@@ -154,8 +154,8 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> 
     border = padded(builder, last, window, fill)
     windows = _windows_of_planes(builder, border, window)
     result = builder.emit(Operator.ARG_MAX, windows, axis=2)
-    # the place of each tap of each window in a plane; of one in the padding the first real one,
-    # which is greatest, too, where the padding is
+    # the position of each tap of each window in its plane; a tap in the padding counts as the first
+    # real tap, which is also a maximum wherever the padding is
     table = _tap_places(window, transposed=bool(order))
     rows = np.arange(prod(window.output), dtype=np.int64) * window.taps
     flat = builder.add(builder.reshape(result, (n * channels, len(rows))), builder.constant(rows))
@@ -167,7 +167,7 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> 
 
 
 def _windows_of_planes(builder: Builder, x: Tensor, window: Window) -> Tensor:
-    # (N * C, places, taps) of a channels-last tensor
+    # (N * C, positions, taps) of a channels-last tensor
     own = strides_of(x.shape)
     pace = [s * step for s, step in zip(window.strides, own[1:-1], strict=True)]
     taps = [d * step for d, step in zip(window.dilations, own[1:-1], strict=True)]
@@ -207,7 +207,7 @@ def _average_pool(call: Call) -> Result:
 
 
 def _counts(window: Window, *, includes_pads: bool) -> np.ndarray[Any, Any]:
-    # (*output, 1): how many taps of each window are no padding, at least one
+    # (*output, 1): the number of taps of each window outside the padding, at least one
     counts = np.ones((), np.int64)
     for axis in range(len(window.sizes)):
         at, low, high = tap_indices(window, axis), 0, window.sizes[axis]
@@ -236,7 +236,7 @@ def _power(call: Call) -> float:
 
 
 def lp_norm(builder: Builder, x: Tensor, power: float, add: Callable[[Tensor], Tensor]) -> Tensor:
-    """Give norms of an order; ``add`` adds up the powers of what each of them is of."""
+    """Return norms of an order; ``add`` sums the powers of the elements of each norm."""
     if power == 2:  # noqa: PLR2004
         return builder.sqrt(add(builder.mul(x, x)))
     size = builder.abs(x)
@@ -289,6 +289,6 @@ def _max_unpool(call: Call) -> Result:
         wanted = (*pooled[:2], *wanted)
     if len(wanted) != x.rank or wanted[:2] != pooled[:2]:
         raise ShapeError(f"output_shape {list(wanted)} for shape {list(x.shape)}")
-    # the indices are of the smallest tensor that was pooled; what more is asked for is behind
+    # the indices belong to the smallest possible input of the pool; a larger output is padded
     more = [a - b for a, b in zip(wanted, pooled, strict=True)]
     return moves.pad(builder, result, (0,) * x.rank, more)

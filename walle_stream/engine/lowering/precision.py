@@ -1,7 +1,4 @@
-"""Dtypes: ONNX's element types, and in which dtype a composite computes.
-
-Narrow floats are computed in float32, wider ones in their own.
-"""
+"""Dtypes in which composites compute: float32 for narrow floats, their own for wider ones."""
 
 import numpy as np
 
@@ -13,66 +10,66 @@ from walle_stream.errors import DTypeError, LoweringError
 
 
 def wide_dtype(*dtypes: DType) -> DType:
-    """Give the dtype to compute in: the widest of some floating ones, at least float32.
+    """Return the dtype to compute in: the widest of floating-point dtypes, at least float32.
 
     Raises:
-        DTypeError: One is not of floating numbers.
+        DTypeError: A dtype is not a floating-point one.
     """
     for dtype in dtypes:
         if not is_floating(dtype):
-            raise DTypeError(f"floating numbers are expected, not {dtype.name}")
+            raise DTypeError(f"floating-point numbers are expected, not {dtype.name}")
     return max((FLOAT32, *dtypes), key=lambda dtype: dtype.itemsize)
 
 
 def widened(builder: Builder, x: Tensor) -> Tensor:
-    """Give a tensor in the dtype to compute in; itself where it is float32 or float64."""
+    """Return a tensor in the dtype to compute in; a float32 or float64 tensor stays."""
     return builder.cast(x, wide_dtype(x.dtype))
 
 
 def float_dtype(code: int, name: str) -> DType:
-    """Give the floating dtype of 16 bits or more that an attribute names.
+    """Return the floating-point dtype, of at least 16 bits, that an attribute names.
 
     Raises:
-        LoweringError: It names another.
+        LoweringError: The attribute names another dtype.
     """
     dtype = element_type(code)
     if not is_floating(dtype) or dtype.itemsize == 1:
-        raise LoweringError(f"attribute {name!r} names element type {code}, no floating one")
+        raise LoweringError(f"attribute {name!r} names element type {code}, not a floating one")
     return dtype
 
 
 def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
-    """Refuse a tensor of anything but floating numbers.
+    """Refuse a tensor that has no floating-point numbers.
 
     Raises:
-        DTypeError: It has another dtype.
+        DTypeError: The tensor has another dtype.
     """
     if not is_floating(x.dtype):
-        raise DTypeError(f"{what} must be of floating numbers, not {x.dtype.name}")
+        raise DTypeError(f"{what} must have floating-point numbers, not {x.dtype.name}")
     return x
 
 
 def require_numbers(x: Tensor, what: str = "input 0") -> Tensor:
-    """Refuse a tensor of anything but whole or floating numbers.
+    """Refuse a tensor that has neither integers nor floating-point numbers.
 
     Raises:
-        DTypeError: It has another dtype.
+        DTypeError: The tensor has another dtype.
     """
     if not (is_integer(x.dtype) or is_floating(x.dtype)):
-        raise DTypeError(f"{what} must be of numbers, not {x.dtype.name}")
+        raise DTypeError(f"{what} must have numbers, not {x.dtype.name}")
     return x
 
 
 def weighted_dtype(x: DType, weights: DType = FLOAT32) -> DType:
-    """Choose what elements are multiplied with weights in: float32, or float64 to lose nothing.
+    """Return the dtype for products of elements and weights: float32, or float64 to lose nothing.
 
-    Complex numbers keep theirs.
+    Complex numbers keep their dtype.
 
     Raises:
-        DTypeError: The elements are no numbers.
+        DTypeError: The elements are strings.
     """
     if x.kind == "O":
-        raise DTypeError("strings have no values between them; mode nearest moves them")
+        raise DTypeError("strings cannot be interpolated; use mode nearest")
     if x.kind == "c":
         return x
     exact = FLOAT32.itemsize if is_floating(x) else FLOAT32.itemsize - 1
@@ -81,9 +78,9 @@ def weighted_dtype(x: DType, weights: DType = FLOAT32) -> DType:
 
 
 def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
-    """Give what was computed from weights, floating or complex, the dtype of the elements back.
+    """Cast a weighted result, floating or complex, back to the dtype of the elements.
 
-    Whole numbers are cut towards zero, after they are moved into its range.
+    For integers it is clipped to their range, and truncated towards zero.
     """
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)

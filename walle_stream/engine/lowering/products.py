@@ -1,4 +1,4 @@
-"""Products of matrices: MatMul, Gemm, Det; and Einsum, which is contracted pair by pair."""
+"""Matrix products: MatMul, Gemm, Det, and Einsum, which is contracted pair by pair."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ from walle_stream.engine.rules import is_floating
 from walle_stream.errors import LoweringError, ShapeError
 
 DET_MAX: Final = 1024
-"""Rows of the greatest matrix whose determinant is unrolled."""
+"""Rows of the largest matrix whose determinant is unrolled."""
 
 
 def multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """Multiply matrices as numpy does: vectors ``(K,)`` are taken, leading axes are spread.
+    """Multiply matrices as numpy does: vectors ``(K,)`` are accepted, leading axes are broadcast.
 
-    Gives ``(..., M, N)`` without the axes that a vector lacks.
+    Returns ``(..., M, N)`` without the axes that a vector lacks.
 
     Raises:
-        ShapeError: One is a scalar, or the sizes do not fit.
+        ShapeError: An operand is a scalar, or the sizes do not fit.
     """
     if not x.rank or not y.rank:
-        raise ShapeError(f"a product of shapes {list(x.shape)} and {list(y.shape)}: of a scalar")
+        raise ShapeError(f"a product of shapes {list(x.shape)} and {list(y.shape)} has a scalar")
     left = builder.reshape(x, (1, *x.shape)) if x.rank == 1 else x
     right = builder.reshape(y, (*y.shape, 1)) if y.rank == 1 else y
     result = _multiply(builder, left, right)
@@ -47,7 +47,7 @@ def multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
 def _multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
     if x.rank == 2 or any(size != 1 for size in y.shape[:-2]) or x.rank < y.rank:  # noqa: PLR2004
         return builder.matmul(x, y)
-    # one matrix on the right for all batches: their rows are those of one tall matrix
+    # all batches share the right matrix, so their rows form one tall matrix
     rows, inner = prod(x.shape[:-1]), x.shape[-1]
     tall = builder.reshape(x, (rows, inner))
     result = builder.matmul(tall, builder.reshape(y, y.shape[-2:]))
@@ -73,7 +73,7 @@ def _gemm(call: Call) -> Result:
 def _matrix(call: Call, number: int, flag: str) -> Tensor:
     x = call.tensor(number)
     if x.rank != 2:  # noqa: PLR2004  # rows and columns
-        raise ShapeError(f"input {number} of shape {list(x.shape)} is no matrix")
+        raise ShapeError(f"input {number} of shape {list(x.shape)} is not a matrix")
     return moves.transpose(call.builder, x, (1, 0)) if call.number(flag, 0) else x
 
 
@@ -89,10 +89,10 @@ def _scaled(builder: Builder, x: Tensor, factor: float) -> Tensor:
 def _det(call: Call) -> Result:
     builder, matrices = call.builder, call.tensor(0)
     if matrices.rank < 2 or matrices.shape[-1] != matrices.shape[-2]:  # noqa: PLR2004  # rows and columns
-        raise ShapeError(f"shape {list(matrices.shape)} is not of square matrices")
+        raise ShapeError(f"shape {list(matrices.shape)} does not have square matrices")
     size, lead = matrices.shape[-1], matrices.shape[:-2]
     if size > DET_MAX:
-        raise LoweringError(f"the determinant of {size} rows; up to {DET_MAX} are unrolled")
+        raise LoweringError(f"a determinant of {size} rows; at most {DET_MAX} are supported")
     x = builder.reshape(widened(builder, matrices), (prod(lead), size, size))
     result = builder.broadcast(builder.constant(np.ones((), x.dtype)), (prod(lead), 1, 1))
     for left in range(size, 0, -1):
@@ -102,7 +102,7 @@ def _det(call: Call) -> Result:
 
 
 def _eliminated(builder: Builder, x: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    # one step of Gauss: the row of the greatest first element leaves, and so does that column
+    # one step of Gaussian elimination, which removes the first column and the pivot row
     column = moves.slice_axis(builder, x, 2, 0, 1)
     if size == 1:
         return column, x
@@ -110,7 +110,7 @@ def _eliminated(builder: Builder, x: Tensor, size: int) -> tuple[Tensor, Tensor]
     numbers = builder.constant(np.arange(size).reshape(-1, 1))
     chosen = builder.equal(pivot_row, numbers)
     row = builder.sum(builder.select(chosen, x, 0.0), (1,))
-    # the first row takes the place of the one that leaves, which turns the sign
+    # the first row replaces the pivot row, which flips the sign
     first = moves.slice_axis(builder, x, 1, 0, 1)
     rest = moves.slice_axis(builder, builder.select(chosen, first, x), 1, 1, size)
     pivot = moves.slice_axis(builder, row, 2, 0, 1)
@@ -162,7 +162,7 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise LoweringError(f"equation {equation!r} is of {len(terms)} inputs, not {len(ranks)}")
+        raise LoweringError(f"equation {equation!r} has {len(terms)} inputs, not {len(ranks)}")
     widths = [
         rank - len(term.replace(_ELLIPSIS, "")) if _ELLIPSIS in term else 0
         for term, rank in zip(terms, ranks, strict=True)
@@ -172,13 +172,13 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
     for term, rank, own in zip(terms, ranks, widths, strict=True):
         labels = _labels(equation, term, max(own, 0))
         if len(labels) != rank:
-            raise ShapeError(f"equation {equation!r}: {term!r} of a tensor of {rank} axes")
+            raise ShapeError(f"equation {equation!r}: {term!r} does not have {rank} axes")
         inputs.append(labels)
     counts = Counter(label for labels in inputs for label in labels)
     if arrow:
         wanted = _labels(equation, right, width)
         if len({*wanted}) != len(wanted) or not counts.keys() >= {*wanted}:
-            raise LoweringError(f"equation {equation!r}: its output is not of its inputs' axes")
+            raise LoweringError(f"equation {equation!r}: its output repeats or invents an axis")
     else:
         once = sorted(
             letter for letter in counts if counts[letter] == 1 and letter in ascii_letters
@@ -188,10 +188,10 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
 
 
 def _labels(equation: str, term: str, width: int) -> tuple[str, ...]:
-    # the axes of an ellipsis are called by their place from the end
+    # the axes of an ellipsis are numbered from the end
     before, dots, behind = term.partition(_ELLIPSIS)
     if any(character not in ascii_letters for character in before + behind):
-        raise LoweringError(f"equation {equation!r}: {term!r} is not of letters")
+        raise LoweringError(f"equation {equation!r}: {term!r} has characters that are not letters")
     middle = [f"...{number}" for number in range(width, 0, -1)] if dots else []
     return (*before, *middle, *behind)
 
@@ -199,13 +199,13 @@ def _labels(equation: str, term: str, width: int) -> tuple[str, ...]:
 def _diagonal(
     builder: Builder, x: Tensor, labels: tuple[str, ...], sizes: Mapping[str, int]
 ) -> _Term:
-    # an axis of size 1 that others spread is dropped: it is a factor of all of them
+    # an axis of size 1 is dropped if it is broadcast: it scales all elements of the others
     strides: dict[str, int] = {}
     for label, size, stride in zip(labels, x.shape, strides_of(x.shape), strict=True):
         if size == sizes[label]:
             strides[label] = strides.get(label, 0) + stride
         elif size != 1 or labels.count(label) > 1:
-            raise ShapeError(f"axis {label!r} is of size {size} and of size {sizes[label]}")
+            raise ShapeError(f"axis {label!r} has the sizes {size} and {sizes[label]}")
     kept = tuple(strides)
     shape = [sizes[label] for label in kept]
     if kept == labels:
@@ -238,7 +238,7 @@ def _product(builder: Builder, first: _Term, second: _Term, kept: set[str]) -> _
     columns = [label for label in right.labels if label not in shared]
     labels = (*batch, *rows, *columns)
     if not inner or not (rows or columns):
-        # nothing to contract, or one number a batch: products of elements
+        # nothing to contract, or one number per batch: elementwise products
         order = (*labels, *inner)
         result = builder.mul(_placed(builder, left, order), _placed(builder, right, order))
         return _summed(builder, _Term(result, order), {*labels})
@@ -261,7 +261,7 @@ def _matrices(
 
 
 def _placed(builder: Builder, term: _Term, order: Sequence[str]) -> Tensor:
-    # axes of size 1 where the tensor has none
+    # labels that the tensor lacks become axes of size 1
     own = [label for label in order if label in term.labels]
     moved = moves.transpose(builder, term.tensor, [term.labels.index(letter) for letter in own])
     return builder.reshape(moved, [term.size(letter) if letter in own else 1 for letter in order])

@@ -1,7 +1,7 @@
 """Quantisation: from floats to narrow numbers and back, and products of quantised tensors.
 
-There is one scale a tensor, axis or block. Whole numbers of 8 bits are multiplied as
-floats where these hold every sum: as right as integers, and as fast as floats.
+There is one scale per tensor, axis or block. 8-bit integers are multiplied as floats if the float
+dtype holds every sum exactly, which is as accurate as integers and as fast as floats.
 """
 
 from math import prod
@@ -34,7 +34,7 @@ def _quantize(call: Call) -> Result:
     code = call.number("precision", 0)
     precision = element_type(code) if code else _computed_in(call.tensor(1).dtype)
     if not is_floating(precision):
-        raise DTypeError(f"a precision of {precision.name} does not divide")
+        raise DTypeError(f"a precision of {precision.name} is not a floating-point one")
     divided = builder.div(builder.cast(x, precision), builder.cast(scale, precision))
     return _quantized(builder, divided, zero, dtype, saturate=bool(call.number("saturate", 1)))
 
@@ -46,7 +46,7 @@ def _dequantize(call: Call) -> Result:
     code = call.number("output_dtype", 0)
     dtype = element_type(code) if code else call.tensor(1).dtype
     if dtype != _computed_in(dtype):
-        raise DTypeError(f"{dtype.name} is no output: output_dtype must be of floating numbers")
+        raise DTypeError(f"output_dtype must be a floating-point type, not {dtype.name}")
     wide = np.result_type(dtype, FLOAT32) if not is_foreign(dtype) else FLOAT32
     real = builder.mul(_centred(builder, x, zero, wide), builder.cast(scale, wide))
     return builder.cast(real, dtype)
@@ -59,7 +59,7 @@ def _dynamic_quantize(call: Call) -> Result:
     high = builder.maximum(builder.max(x, axes, keep=False), 0)
     low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes, keep=False), 0)
     width = builder.sub(high, low)
-    # where all is 0, any scale is right but 0
+    # if all elements are 0, any scale but 0 is right
     scale = builder.select(builder.equal(width, 0), 1, builder.div(width, 255))
     begin = builder.div(builder.neg(low), scale)
     zero = builder.cast(builder.round(builder.clip(begin, 0, 255)), _UINT8)
@@ -69,8 +69,8 @@ def _dynamic_quantize(call: Call) -> Result:
 def _quantized(
     builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType, *, saturate: bool = True
 ) -> Tensor:
-    # floats that are divided by their scale, rounded, moved by the zero point and cut
-    # not all zero points are numbers of a narrow float
+    # rounds floats that were divided by their scale, adds the zero point, and clips
+    # compute in a wide dtype: a narrow float cannot hold every zero point
     wide = widened(builder, x)
     if is_integer(dtype):
         wide = builder.round(wide)
@@ -85,7 +85,7 @@ def _quantized(
 
 
 def _centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
-    # without the zero point, in a dtype wide enough for the difference
+    # subtracts the zero point, in a dtype wide enough for the difference
     if zero is not None and zero.dtype != x.dtype:
         raise DTypeError(f"a zero point of {zero.dtype.name} for {x.dtype.name}")
     if zero is None or _is_nothing(zero):
@@ -96,7 +96,7 @@ def _centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> 
 
 
 def _spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
-    # scale and zero point, which may be left out, so shaped that they spread to the input
+    # the scale and the optional zero point, reshaped to broadcast to the input
     scale, zero = require_numbers(call.tensor(1), "the scale"), call.optional(2)
     if zero is not None and zero.shape != scale.shape and not zero.size == scale.size == 1:
         raise ShapeError(f"a zero point of {list(zero.shape)} for a scale of {list(scale.shape)}")
@@ -122,7 +122,7 @@ def _spread(builder: Builder, x: Tensor, shape: Shape, axis: int, block: int) ->
     if x.shape != (*shape[:axis], count, *shape[axis + 1 :]):
         raise ShapeError(f"a scale of {list(x.shape)} for blocks of {block} of {list(shape)}")
     before, behind = shape[:axis], shape[axis + 1 :]
-    # one block may be longer than the axis
+    # a single block may be longer than the axis
     length = min(block, size)
     split = builder.reshape(x, (*before, count, 1, *behind))
     whole = builder.broadcast(split, (*before, count, length, *behind))
@@ -140,12 +140,12 @@ def _quantized_type(call: Call) -> DType:
             raise DTypeError(f"output_dtype is not the zero point's {dtype.name}")
     is_narrow_float = is_floating(dtype) and dtype.itemsize == 1
     if not (is_narrow_float or (is_integer(dtype) and dtype.itemsize <= 2)):  # noqa: PLR2004
-        raise DTypeError(f"nothing is quantised to {dtype.name}")
+        raise DTypeError(f"quantisation to {dtype.name} is not supported")
     return dtype
 
 
 def _computed_in(dtype: DType) -> DType:
-    # a scale of int32 or float8e8m0 says nothing about precision
+    # a scale of int32 or float8e8m0 does not determine the precision
     return dtype if is_floating(dtype) and dtype.itemsize > 1 else FLOAT32
 
 
@@ -154,7 +154,7 @@ def _is_nothing(zero: Tensor) -> bool:
 
 
 _PRODUCT_BITS = 16
-"""Of two numbers of 8 bits without their zero points, in magnitude."""
+"""Bits of the magnitude of a product of two 8-bit numbers without their zero points."""
 
 _MATRIX = 2
 
@@ -177,7 +177,7 @@ def _linear_matmul(call: Call) -> Result:
 def _requantized(
     builder: Builder, sums: Tensor, scales: tuple[Tensor, Tensor, Tensor], zero: Tensor
 ) -> Tensor:
-    # sums of products to an output, by the scales of both factors and of the output
+    # converts sums of products to an output, with the scales of both factors and of the output
     x, w, y = (builder.cast(require_numbers(scale), FLOAT32) for scale in scales)
     factor = builder.div(builder.mul(x, w), y)
     scaled = builder.mul(builder.cast(sums, FLOAT32), factor)
@@ -185,11 +185,11 @@ def _requantized(
 
 
 def _summed_in(count: int) -> DType:
-    # in which sums of products of 8-bit numbers are exact: a float where one holds them
+    # a dtype for exact sums of products of 8-bit numbers: a float if one holds them
     bits = max(count, 1).bit_length() + _PRODUCT_BITS
-    if bits <= 24:  # noqa: PLR2004  # of the fraction of float32
+    if bits <= 24:  # noqa: PLR2004  # bits of the significand of float32
         return FLOAT32
-    return FLOAT64 if bits < 32 else _INT32  # noqa: PLR2004  # what an int32 holds
+    return FLOAT64 if bits < 32 else _INT32  # noqa: PLR2004  # bits of an int32
 
 
 def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:
@@ -207,7 +207,7 @@ def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Te
 
 
 def _column(builder: Builder, x: Tensor, like: Tensor) -> Tensor:
-    # one number a row of a matrix
+    # one number per row of a matrix
     if x.rank == 1 and x.size > 1 and like.rank >= _MATRIX:
         return builder.reshape(x, (x.size, 1))
     return builder.reshape(x, ()) if x.size == 1 else x
@@ -258,7 +258,7 @@ def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Ten
 
 
 def _a_channel(builder: Builder, x: Tensor, channels: int, rank: int) -> Tensor:
-    # of one number, or of one a channel: of ``rank`` axes, the first is of channels
+    # a single number becomes a scalar; one per channel gets ``rank`` axes, channels first
     if x.size == 1:
         return builder.reshape(x, ())
     if x.shape != (channels,):

@@ -1,8 +1,7 @@
 """RNN, GRU and LSTM, unrolled over time.
 
-What a step needs of its input is one product for all steps. Both directions run in
-one product a step where they have the same functions: the backward one reads its
-input reversed.
+One product computes the projections of the input for all steps. If both directions have the same
+functions, each step runs them in one product; the backward direction reads its input reversed.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +20,9 @@ from walle_stream.engine.region import Region, View
 
 type _State = tuple[Tensor, ...]
 type _Step = Callable[[Tensor, _State], _State]
-"""Takes what the input gives to the gates and the states before; gives those after."""
+"""Takes the projected input of the gates and the previous states; returns the next states."""
 type _Gate = Callable[[int, Tensor], Tensor]
-"""Takes the number of a gate and the cell that it looks at."""
+"""Takes the number of a gate and the cell that it reads."""
 
 
 @lowers("RNN")
@@ -68,7 +67,7 @@ def _begin_linear_gru(group: Layer, functions: Sequence[Function]) -> tuple[Tens
     builder, weights = group.builder, group.transposed(group.recurrence)
     bias, inner = None, None
     if group.bias is not None:
-        # the reset gate scales the recurrent bias of the hidden gate, too
+        # the reset gate also scales the recurrent bias of the hidden gate
         own, other = group.gates(group.bias, 0, 3), group.gates(group.bias, 3, 6)
         outer = moves.pad(builder, group.gates(other, 0, 2), (0, 0), (0, group.hidden))
         bias = group.spread(builder.add(own, outer))
@@ -124,7 +123,7 @@ def _plain_gates(group: Layer, function: Function, gates: Tensor) -> _Gate:
 
 def _peephole_gates(group: Layer, function: Function, gates: Tensor) -> _Gate:
     builder = group.builder
-    assert group.peepholes is not None  # noqa: S101  # the gates of those that have them
+    assert group.peepholes is not None  # noqa: S101  # only for layers with peepholes
     weights = group.spread(group.peepholes)
 
     def gate(number: int, cell: Tensor) -> Tensor:
@@ -145,7 +144,7 @@ def _bias_sum(group: Layer) -> Tensor | None:
 
 
 def _projected(group: Layer, bias: Tensor | None) -> Tensor:
-    # (direction, time * batch, gates) of all steps
+    # (direction, time * batch, gates) for all steps
     result = group.builder.matmul(group.inputs(), group.transposed(group.weights))
     return result if bias is None else group.builder.add(result, bias)
 
@@ -167,7 +166,7 @@ def _run(
     builder = layer.builder
     ends = [layer.as_output(moves.concat(builder, parts, 0)) for parts in zip(*finals, strict=True)]
     whole = [output for output in outputs if output is not None]
-    # nobody reads a first output that is not wanted
+    # an unwanted first output has no reader
     y = layer.as_output(moves.concat(builder, whole, 1)) if whole else None
     return (y, *ends)
 
@@ -198,7 +197,7 @@ def _unrolled(
 
 
 def _collected(group: Layer, parts: Sequence[Tensor]) -> Tensor:
-    # (time, direction, batch, hidden), the steps of a backward direction in their order
+    # (time, direction, batch, hidden), with the steps of a backward direction in order of time
     builder = group.builder
     shape = (group.steps, group.directions, group.batch, group.hidden)
     if not parts:

@@ -1,4 +1,4 @@
-"""What RNN, GRU and LSTM have in common: their inputs, checked, and their functions."""
+"""Common parts of RNN, GRU and LSTM: checked inputs, and activation functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ STEPS_MAX: Final = 1 << 16
 _BACKWARD: Final = {
     "forward": (False,), "foward": (False,), "reverse": (True,), "bidirectional": (False, True),
 }  # fmt: skip
-"""By the attribute ``direction``; the default of the first GRU lacks a letter."""
+"""Backward flags by the attribute ``direction``; the default of the first GRU lacks a letter."""
 
 _PEEPHOLES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Inputs of a recurrent operator, time in front, or those of some of its directions."""
+    """Inputs of a recurrent operator, or of some of its directions, with time as first axis."""
 
     builder: Builder
     x: Tensor
@@ -53,34 +53,34 @@ class Layer:
     """(direction, batch, hidden) each"""
     peepholes: Tensor | None
     backward: tuple[bool, ...]
-    """One a direction."""
+    """One flag per direction."""
     clip: float | None
     dtype: DType
-    """Of the outputs; it is computed in that of ``x``."""
+    """Dtype of the outputs; computations use the dtype of ``x``."""
     is_batch_first: bool
 
     @property
     def steps(self) -> int:
-        """Of time."""
+        """Number of time steps."""
         return self.x.shape[0]
 
     @property
     def batch(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.x.shape[1]
 
     @property
     def hidden(self) -> int:
-        """Elements of a state."""
+        """Number of elements of a state."""
         return self.recurrence.shape[2]
 
     @property
     def directions(self) -> int:
-        """One or two."""
+        """Number of directions, one or two."""
         return len(self.backward)
 
     def group(self, first: int, last: int) -> "Layer":
-        """Give the layer of directions ``first .. last - 1`` alone."""
+        """Return the layer with only the directions ``first .. last - 1``."""
         if (first, last) == (0, self.directions):
             return self
 
@@ -98,30 +98,30 @@ class Layer:
         )
 
     def inputs(self) -> Tensor:
-        """Give inputs as each direction reads them: ``(direction, time * batch, features)``."""
+        """Return the inputs in each direction's order: ``(direction, time * batch, features)``."""
         lines = [self.reversed_in_time(self.x) if back else self.x for back in self.backward]
         shape = (1, self.steps * self.batch, self.x.shape[2])
         return moves.concat(self.builder, [self.builder.reshape(line, shape) for line in lines], 0)
 
     def reversed_in_time(self, x: Tensor) -> Tensor:
-        """Reverse the steps of each row, as many as it has; time is in front, rows last but one."""
+        """Reverse the valid steps of each row; time is the first axis, rows the last but one."""
         if self.lengths is None:
             return moves.flip(self.builder, x, (0,))
         return reversed_lengths(self.builder, x, self.lengths, time=0, batch=x.rank - 2)
 
     def active(self) -> Tensor | None:
-        """Say which rows go on at which step: (time, batch), None for all."""
+        """Return whether each row is active at each step, (time, batch); None if all are."""
         if self.lengths is None:
             return None
         ends = self.builder.cast(self.lengths, INT64)
         return self.builder.less(self.builder.constant(np.arange(self.steps).reshape(-1, 1)), ends)
 
     def transposed(self, weights: Tensor) -> Tensor:
-        """Give weights as the right side of a product."""
+        """Return weights as right operands of a product."""
         return moves.transpose(self.builder, weights, (0, 2, 1))
 
     def spread(self, rows: Tensor) -> Tensor:
-        """Give (direction, elements) an axis of rows."""
+        """Add an axis of rows to (direction, elements)."""
         return moves.expand_axis(self.builder, rows, 1)
 
     def gates(self, x: Tensor, first: int, last: int) -> Tensor:
@@ -130,7 +130,7 @@ class Layer:
         return moves.slice_axis(self.builder, x, x.rank - 1, first * size, last * size)
 
     def as_output(self, x: Tensor) -> Tensor:
-        """Give ``(..., direction, batch, hidden)`` the dtype and order of axes of the node."""
+        """Cast ``(..., direction, batch, hidden)`` to the output dtype and layout of the node."""
         result = self.builder.cast(x, self.dtype)
         if not self.is_batch_first:
             return result
@@ -143,22 +143,22 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
 
     Raises:
         ShapeError: Shapes do not fit each other.
-        DTypeError: An input has another dtype than the first.
-        LoweringError: An attribute is none of those that there are.
+        DTypeError: The dtype of an input differs from that of the first.
+        LoweringError: An attribute has an unknown value.
     """
     x, recurrence, builder = call.tensor(0), call.tensor(2), call.builder
     direction, layout = call.text("direction", "forward"), call.number("layout", 0)
     if direction not in _BACKWARD or layout not in {0, 1}:
-        raise LoweringError(f"direction {direction!r}, layout {layout}: there is none")
+        raise LoweringError(f"direction {direction!r} or layout {layout} is unknown")
     require_floating(x)
-    if x.rank != 3 or recurrence.rank != 3:  # noqa: PLR2004  # as the operators say
+    if x.rank != 3 or recurrence.rank != 3:  # noqa: PLR2004  # three axes, as the operators require
         raise ShapeError(f"inputs of shapes {list(x.shape)} and {list(recurrence.shape)}")
     hidden, count = recurrence.shape[2], len(_BACKWARD[direction])
     if call.number("hidden_size", hidden) != hidden:
         raise ShapeError(f"{hidden} hidden elements, not {call.number('hidden_size')}")
     steps, batch = x.shape[1::-1] if layout else x.shape[:2]
     if steps > STEPS_MAX:
-        raise ShapeError(f"{steps} steps of time, of {STEPS_MAX} at most: cut the sequence")
+        raise ShapeError(f"{steps} time steps are more than {STEPS_MAX}: cut the sequence")
     lengths = call.optional(4)
     if lengths is not None and (lengths.shape != (batch,) or not is_integer(lengths.dtype)):
         raise ShapeError(f"lengths {lengths} for {batch} rows")
@@ -181,7 +181,7 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
 
 
 def _wide(call: Call, number: int, shape: Shape) -> Tensor:
-    # an input of the first one's dtype, in the dtype that is computed in
+    # an input, which must have the first one's dtype, cast to the dtype of computations
     x, dtype = call.tensor(number), call.tensor(0).dtype
     if x.dtype != dtype:
         raise DTypeError(f"input {number} is of {x.dtype.name}, not {dtype.name}")
@@ -195,16 +195,16 @@ def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
         return call.builder.constant(np.zeros(shape, dtype))
     if not call.number("layout", 0):
         return _wide(call, number, shape)
-    # batches are in front of the states as well
+    # the states are also batch-first
     result = _wide(call, number, (shape[1], shape[0], shape[2]))
     return moves.transpose(call.builder, result, (1, 0, 2))
 
 
 def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[list[Function]]:
-    """Give the activation functions, as many as ``defaults``, of each direction.
+    """Return the activation functions of each direction, as many as ``defaults``.
 
     Raises:
-        LoweringError: There are too few, or one is unknown.
+        LoweringError: There are too few functions, or one is unknown.
     """
     named = call.attribute("activations")
     names = (*defaults,) * directions if named is None else named
@@ -229,7 +229,7 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
 
 
 def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:
-    """Apply one of ``functions_of`` to what the layer's clip leaves."""
+    """Apply the layer's clip, then one of ``functions_of``."""
     builder = layer.builder
     if layer.clip is not None:
         x = builder.clip(x, -layer.clip, layer.clip)

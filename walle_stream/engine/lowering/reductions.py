@@ -1,4 +1,4 @@
-"""Reductions: sums, means, norms, extremes and their places, running sums, Hardmax."""
+"""Reductions: sums, means, norms, extremes and their positions, running sums, Hardmax."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -43,7 +43,7 @@ def _keeps(call: Call) -> bool:
 
 
 def _wide(builder: Builder, x: Tensor) -> Tensor:
-    # whole numbers stay exact: narrow ones add up in 64 bits
+    # integers stay exact: narrow ones are added in 64 bits
     if is_floating(x.dtype):
         return builder.cast(x, wide_dtype(x.dtype))
     if x.dtype.kind not in "iu":
@@ -52,7 +52,7 @@ def _wide(builder: Builder, x: Tensor) -> Tensor:
 
 
 def _real(builder: Builder, x: Tensor) -> Tensor:
-    # roots and logarithms of whole numbers
+    # a floating dtype for roots and logarithms of integers
     return x if is_floating(x.dtype) else builder.cast(x, np.float64)
 
 
@@ -68,7 +68,7 @@ def _mean(call: Call) -> Result:
     total = builder.sum(_wide(builder, x), axes, keep=_keeps(call))
     count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
     if count != 1:
-        # of nothing: not a number, where the dtype has such
+        # the mean of no elements is nan if the dtype has one
         total = builder.div(total, count if is_floating(x.dtype) else max(count, 1))
     return builder.cast(total, x.dtype)
 
@@ -90,7 +90,7 @@ def _log_sum_exp(call: Call) -> Result:
     builder, source, axes = call.builder, call.tensor(0), _axes(call)
     x = _real(builder, _wide(builder, source))
     greatest = builder.max(x, axes)
-    # an infinite greatest would make inf - inf of its own elements
+    # an infinite maximum would give inf - inf
     finite = builder.less(builder.abs(greatest), np.inf)
     shift = builder.select(finite, greatest, 0.0)
     powers = builder.exp(builder.sub(x, shift))
@@ -115,7 +115,7 @@ def _arg(call: Call) -> Result:
 @lowers("Hardmax")
 def _hardmax(call: Call) -> Result:
     builder, x = call.builder, call.tensor(0)
-    if call.version < 13:  # noqa: PLR2004  # the opset since which it is of one axis
+    if call.version < 13:  # noqa: PLR2004  # the opset that made it apply to one axis
         axis = call.axis(x.rank, 1)
         rows = moves.merged_axes(x.shape, axis, x.rank)
     else:
@@ -131,7 +131,7 @@ def _hardmax(call: Call) -> Result:
 @lowers("CumSum", "CumProd")
 def _cumulated(call: Call) -> Result:
     builder, source, is_sum = call.builder, call.tensor(0), call.node.operator == "CumSum"
-    # -0.0 leaves even -0.0 as it is
+    # adding -0.0 changes no number, not even -0.0
     combine, first, border = (builder.add, 0, -0.0) if is_sum else (builder.mul, 1, 1.0)
     numbers = call.numbers(1)
     if numbers is None or len(numbers) != 1:
@@ -152,8 +152,8 @@ def running(
     builder: Builder, x: Tensor, axis: int, combine: Callable[[Tensor, Tensor], Tensor],
     border: float = 0, *, backwards: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Combine each element with all before it along an axis; ``border`` changes nothing."""
-    # after each step an element holds twice as many
+    """Combine each element with all before it along an axis; ``border`` is the neutral element."""
+    # each step doubles the number of combined elements
     reach = 1
     while reach < x.shape[axis]:
         x = combine(x, _shifted(builder, x, axis, -reach if backwards else reach, border))

@@ -1,8 +1,8 @@
-"""Rules by operator: how each becomes rasters and atomics.
+"""Rules by operator, which lower each operator to rasters and atomics.
 
-A rule is a function of a ``Call``: what a node was given. It emits steps through
-the call's builder and returns the node's outputs. It may be run again from the
-start when it asked for what is not known yet, so it keeps nothing.
+A rule is a function of a ``Call``, which has the node and its inputs. It emits steps through the
+call's builder and returns the node's outputs. If it asks for an unknown value, it is run again
+later from the start, so it must keep no state.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,55 +20,55 @@ from walle_stream.engine.rules import is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Value = Tensor | list["Value"] | None
-"""A tensor, a sequence, or an empty optional: the structure is known when it is lowered."""
+"""A tensor, a sequence, or an empty optional; its structure is known at lowering."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Nodes that take the place of one, each lowered by a rule of its own.
+    """Nodes that replace one node; each is lowered by a rule of its own.
 
-    Of an operator that computes on after a shape that only values give: what follows
-    ``NONZERO`` is a node of its own, so that the graph is cut between both.
+    They serve operators that go on after a shape that depends on values. The steps after
+    ``NONZERO`` are a separate node, so that the graph is cut between both.
     """
 
     nodes: tuple[Node, ...]
-    """They read what the node reads, and make its outputs; see ``Call.stage``."""
+    """Nodes that read the inputs of the replaced node and make its outputs; see ``Call.stage``."""
 
     def __init__(self, *nodes: Node) -> None:
-        """Take the nodes in order."""
+        """Take over the nodes in order."""
         object.__setattr__(self, "nodes", nodes)
 
 
 type Result = Value | tuple[Value, ...] | Stages
-"""One output, or all of them, or what makes them."""
+"""One output, all outputs, or the nodes that make them."""
 
 INNER_DOMAIN: Final = "walle"
-"""Of operators that only stages of others use."""
+"""Domain of operators that only stages of other operators use."""
 
 
 class Kind(StrEnum):
-    """What an operator is, after Walle 2022."""
+    """The kind of an operator, after Walle 2022."""
 
     ATOMIC = "atomic"
-    """One atomic operator of a program, shapes spread to each other."""
+    """One atomic operator of a program, on broadcast shapes."""
     TRANSFORM = "transform"
-    """Rasters alone: elements move, none is computed."""
+    """Only rasters: elements move, and none is computed."""
     COMPOSITE = "composite"
     """Rasters and atomics."""
     STRUCTURE = "structure"
-    """Sequences and optionals: nothing is left of it in a program."""
+    """Sequences and optionals, which disappear from a program."""
     CONTROL = "control"
     """Runs graphs; a program is cut there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a rule is given of a node."""
+    """The arguments of a rule: a node, its inputs, and the builder."""
 
     builder: Builder
     node: Node
     inputs: tuple[Value, ...]
-    """None where one is left out."""
+    """Values of the inputs; None for an omitted one."""
 
     @property
     def version(self) -> int:
@@ -82,11 +82,11 @@ class Call:
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def wants(self, number: int) -> bool:
-        """Whether somebody reads an output: it has a name."""
+        """Whether an output is wanted, that is, has a name."""
         return number < len(self.node.outputs) and bool(self.node.outputs[number])
 
     def inner_name(self, name: str) -> str:
-        """Name a value between the stages of the node as no other value of the graph."""
+        """Return a name, unique in the graph, for a value between the stages of the node."""
         return f"{self.node.first_output or self.node.name}/{name}"
 
     def stage(
@@ -97,10 +97,10 @@ class Call:
         return Node(operator, inputs, outputs, attributes or {}, self.node.name, INNER_DOMAIN, 1)
 
     def tensor(self, number: int) -> Tensor:
-        """Give an input that must be a tensor.
+        """Return an input that must be a tensor.
 
         Raises:
-            LoweringError: It is left out, or a sequence.
+            LoweringError: The input is missing, or is a sequence.
         """
         value = self.inputs[number] if number < len(self.inputs) else None
         if not isinstance(value, Tensor):
@@ -109,50 +109,50 @@ class Call:
         return value
 
     def optional(self, number: int) -> Tensor | None:
-        """Give an input that may be left out, or None."""
+        """Return an optional input, or None."""
         return self.tensor(number) if self.has(number) else None
 
     def scalar(self, number: int, dtype: DType | None = None) -> Tensor:
-        """Give an input of one element, of shape ``()``, in its dtype or another.
+        """Return an input of one element with shape ``()``, cast to ``dtype`` if given.
 
         Raises:
-            ShapeError: It has more or fewer.
+            ShapeError: The input does not have exactly one element.
         """
         x = self.tensor(number)
         if x.size != 1:
-            raise ShapeError(f"input {number} of shape {list(x.shape)} is no scalar")
+            raise ShapeError(f"input {number} of shape {list(x.shape)} is not a scalar")
         return self.builder.cast(self.builder.reshape(x, ()), dtype or x.dtype)
 
     def tensors(self) -> list[Tensor]:
-        """Give all inputs, at least one, which must be tensors.
+        """Return all inputs, which must be tensors.
 
         Raises:
-            LoweringError: There is none.
+            LoweringError: There are no inputs.
         """
         if not self.inputs:
             raise LoweringError("no input is given; at least one is expected")
         return [self.tensor(number) for number in range(len(self.inputs))]
 
     def sequence(self, number: int) -> list[Value]:
-        """Give the elements of an input that must be a sequence.
+        """Return the elements of an input that must be a sequence.
 
         Raises:
-            LoweringError: It is something else.
+            LoweringError: The input is not a sequence.
         """
         value = self.inputs[number] if number < len(self.inputs) else None
         if not isinstance(value, list):
-            raise LoweringError(f"input {number} is no sequence")
+            raise LoweringError(f"input {number} is not a sequence")
         return value
 
     def values(self, number: int) -> Array:
-        """Give the elements of an input, which a shape depends on."""
+        """Return the elements of an input on which a shape depends."""
         return self.builder.value(self.tensor(number))
 
     def numbers(self, number: int) -> tuple[int, ...] | None:
-        """Give the elements of an input of whole numbers, or None where it is left out.
+        """Return the elements of an integer input, or None if it is omitted.
 
         Raises:
-            DTypeError: They are of another dtype.
+            DTypeError: The input has another dtype.
         """
         if not self.has(number):
             return None
@@ -164,28 +164,28 @@ class Call:
     # attributes
 
     def attribute(self, name: str) -> Any:
-        """Give an attribute as it is, or None where it is left out."""
+        """Return an attribute unchanged, or None if it is omitted."""
         return self.node.attributes.get(name)
 
     def number(self, name: str, default: int | None = None) -> int:
-        """Give an attribute that is a whole number; without a default it must be given."""
+        """Return an integer attribute; it is required if there is no default."""
         value: int = self._of_type(name, default, (int,), "a whole number")
         return value
 
     def real(self, name: str, default: float | None = None) -> float:
-        """Give a floating number; see ``number``."""
+        """Return a floating-point attribute; see ``number``."""
         return float(self._of_type(name, default, (int, float), "a number"))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Give text; see ``number``."""
+        """Return a text attribute; see ``number``."""
         value = self._of_type(name, default, (bytes, str), "text")
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
     def choice(self, name: str, choices: Collection[str], default: str | None = None) -> str:
-        """Give text that is one of some words; see ``number``.
+        """Return a text attribute that must be one of ``choices``; see ``number``.
 
         Raises:
-            LoweringError: It is none of them.
+            LoweringError: The text is another one.
         """
         value = self.text(name, default)
         if value not in choices:
@@ -194,15 +194,15 @@ class Call:
         return value
 
     def list(self, name: str) -> tuple[int, ...] | None:
-        """Give whole numbers, or None where the attribute is left out; see ``number``."""
+        """Return an attribute with a list of integers, or None if it is omitted."""
         return self._of_elements(name, (int,), "whole numbers")
 
     def reals(self, name: str) -> tuple[float, ...]:
-        """Give numbers; none where the attribute is left out."""
+        """Return an attribute with a list of numbers; empty if it is omitted."""
         return tuple(map(float, self._of_elements(name, (int, float), "numbers") or ()))
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """Give texts, or None where the attribute is left out."""
+        """Return an attribute with a list of texts, or None if it is omitted."""
         values = self._of_elements(name, (bytes,), "strings")
         return None if values is None else tuple(text.decode("utf-8", "replace") for text in values)
 
@@ -223,24 +223,24 @@ class Call:
     # axes
 
     def axis(self, rank: int, default: int | None = None, name: str = "axis") -> int:
-        """Give an attribute that names an axis of a tensor of a rank, from 0."""
+        """Return an attribute that names an axis of a tensor with ``rank`` axes, from 0."""
         return axis_of(self.number(name, default), rank)
 
 
 def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """Count axes from the front; see ``axis_of``.
+    """Return axes counted from the front; see ``axis_of``.
 
     Raises:
-        ShapeError: One is named twice.
+        ShapeError: An axis is named twice.
     """
     result = tuple(axis_of(axis, rank) for axis in axes)
     if len(set(result)) != len(result):
-        raise ShapeError(f"axes {list(axes)} name one twice")
+        raise ShapeError(f"axes {list(axes)} name an axis twice")
     return result
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Count an axis, which may be negative, from the front: in ``0 .. rank - 1``.
+    """Return an axis, which may be negative, counted from the front: in ``0 .. rank - 1``.
 
     Raises:
         ShapeError: There is no such axis.
@@ -255,7 +255,7 @@ type RuleFunction = Callable[[Call], Result]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one operator is lowered."""
+    """The rule that lowers one operator."""
 
     operator: str
     domain: str
@@ -281,7 +281,7 @@ def lowers(
 
 @cache
 def rules() -> Mapping[tuple[str, str], Rule]:
-    """Give all rules, by domain and operator; imports all modules of ``engine.lowering``, once."""
+    """Return all rules by domain and operator; the first call imports all modules of lowering."""
     import_module("walle_stream.engine.control")
     package = import_module("walle_stream.engine.lowering")
     for module in iter_modules(package.__path__, f"{package.__name__}."):

@@ -1,4 +1,4 @@
-"""Resize and Upsample: axis by axis, by weights that are known when the shapes are."""
+"""Resize and Upsample: axis by axis, with weights that depend only on shapes."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -26,7 +26,7 @@ from walle_stream.errors import LoweringError, ShapeError
 
 _CROP = "tf_crop_and_resize"
 _MATRIX_MAX = 1 << 24
-"""Elements of a matrix of weights; a greater one has many zeros."""
+"""Largest number of elements of a matrix of weights; a larger one is mostly zeros."""
 _MACS_PER_MOVE = 32
 
 
@@ -46,7 +46,7 @@ def _upsample(call: Call) -> Result:
 @lowers("Resize", kind=Kind.COMPOSITE)
 def _resize(call: Call) -> Result:
     x = call.tensor(0)
-    if call.version < 11:  # noqa: PLR2004  # there are no sizes, and no modes of coordinates
+    if call.version < 11:  # noqa: PLR2004  # without sizes and coordinate modes
         return _resized_simply(call, x, _reals(call, 1))
     mode = call.text("coordinate_transformation_mode", "half_pixel")
     axes = _axes(call, x, is_cropped=mode == _CROP)
@@ -67,7 +67,7 @@ def _resize(call: Call) -> Result:
 
 
 def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
-    # as it was before opset 11: an element of the output begins where one of the input does
+    # before opset 11 an output element begins where an input element begins
     if len(scales) != x.rank:
         raise ShapeError(f"{len(scales)} scales for the {x.rank} axes of {list(x.shape)}")
     axes = {
@@ -79,7 +79,7 @@ def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
         number: original_coordinates(axis, "asymmetric") for number, axis in axes.items()
     }
     if call.choice("mode", ("nearest", "linear", "bilinear"), "nearest") == "nearest":
-        # onnxruntime rounds up where it sizes down, and so do the cases of opset 10
+        # onnxruntime rounds up when it shrinks an axis, and the test cases of opset 10 expect it
         return _picked(call.builder, x, {
             n: nearest_indices(at, axes[n].size, "ceil" if axes[n].scale < 1 else "floor")
             for n, at in coordinates.items()
@@ -96,8 +96,8 @@ def _reals(call: Call, number: int) -> list[float]:
 
 def _scaled(size: int, scale: float, part: float = 1.0) -> int:
     if not (isfinite(scale) and scale > 0 and isfinite(part)):
-        raise ShapeError(f"a scale of {scale} of a part {part} of an axis")
-    # in float32 as the scales are, so that 10 * 0.7 is 7
+        raise ShapeError(f"a scale of {scale} for a part {part} of an axis is not valid")
+    # rounded to float32, the dtype of scales, so that 10 * 0.7 is 7
     wide = np.float64(size) * np.float64(part) * scale
     return max(0, floor(np.float32(wide) if abs(wide) < np.finfo(np.float32).max else wide))
 
@@ -113,7 +113,7 @@ def _axes(call: Call, x: Tensor, *, is_cropped: bool) -> dict[int, Resizing]:
     has_scales = call.has(2) and call.tensor(2).size > 0
     has_sizes = call.has(3) and call.tensor(3).size > 0
     if count and has_scales == has_sizes:
-        raise LoweringError("one of scales and sizes must be given, and not both")
+        raise LoweringError("either scales or sizes must be given")
     shape = [x.shape[axis] for axis in numbers]
     resizings = _of_scales(call, shape, parts) if has_scales else _of_sizes(call, shape, parts)
     axes = dict(zip(numbers, resizings, strict=True))
@@ -139,7 +139,7 @@ def _of_sizes(
     sizes = call.numbers(3) or ()
     if len(sizes) != len(shape) or min(sizes, default=0) < 0:
         raise ShapeError(f"sizes {list(sizes)} for {len(shape)} axes")
-    # of an empty axis nothing is read; whether anything is asked for is checked later
+    # an empty axis has no scale; a later check refuses an output of it
     scales = [new / old if new and old else 1.0 for old, new in zip(shape, sizes, strict=True)]
     lengths = [float(n) for n in sizes]
     policies = ("stretch", "not_larger", "not_smaller")
@@ -171,7 +171,7 @@ def _picked(builder: Builder, x: Tensor, indices: dict[int, Indices]) -> Tensor:
     shape = tuple(len(indices[n]) if n in indices else size for n, size in enumerate(x.shape))
     if 0 in shape:
         return builder.raster([x], shape, [])
-    # axes whose indices repeat or step evenly are one view, the others are taken
+    # axes whose indices repeat or have a constant step form one view; TAKE reads the others
     viewed, size, strides, offset = [], [], [], 0
     left, moves = {}, False
     for axis, (count, stride) in enumerate(zip(x.shape, strides_of(x.shape), strict=True)):
@@ -211,7 +211,7 @@ def _weighted(
     if 0 in _shape(x, axes):
         return builder.raster([x], _shape(x, axes), [])
     result = builder.cast(x, dtype)
-    # the axes that become shorter first: less is left for the others
+    # axes that shrink come first, which leaves less work for the others
     for number in sorted(axes, key=lambda number: axes[number].output / axes[number].size):
         axis, at = axes[number], coordinates[number]
         if not np.array_equal(at, np.arange(axis.size)):

@@ -1,4 +1,4 @@
-"""Regions of interest, boxes that a model computes: RoiAlign, MaxRoiPool."""
+"""Regions of interest, which are boxes that a model computes: RoiAlign, MaxRoiPool."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -20,19 +20,19 @@ from walle_stream.engine.rules import check_size, check_table
 from walle_stream.errors import LoweringError, ShapeError
 
 _CANDIDATES = 7
-"""Samples that can weigh on one row: they are at least half a row apart, the row is two wide."""
+"""Largest number of samples that weigh on a row: at least half a row apart, in two rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Bins of all boxes along one axis; tensors of one number a box, ``(boxes, 1)``."""
+    """Bins of all boxes along one axis; tensors have one number per box, ``(boxes, 1)``."""
 
     size: int
     bins: int
     start: Tensor
     width: Tensor
     grid: Tensor
-    """How many samples a bin has, as a floating number."""
+    """Number of samples of a bin, as a floating-point number."""
 
 
 @lowers("RoiAlign", kind=Kind.COMPOSITE)
@@ -44,7 +44,7 @@ def _roi_align(call: Call) -> Result:
     bins = (call.number("output_height", 1), call.number("output_width", 1))
     mode, ratio = call.text("mode", "avg"), call.number("sampling_ratio", 0)
     if mode not in {"avg", "max"} or ratio < 0 or min(bins) < 1:
-        raise LoweringError(f"mode {mode!r}, sampling_ratio {ratio} or a size of {bins} is wrong")
+        raise LoweringError(f"mode {mode!r}, sampling_ratio {ratio} or output size {bins} is wrong")
     shape = check_size((rois.shape[0], x.shape[1], *bins), "the output")
     if 0 in shape or not prod(image):
         return builder.raster([x], shape, [], 0)
@@ -85,7 +85,7 @@ def _sampled(
     builder: Builder, x: Tensor, base: Tensor, axes: list[_Axis], ratio: int, *, is_greatest: bool
 ) -> Tensor:
     if not ratio:
-        # how many points are read depends on the boxes themselves: they are known here
+        # the number of points depends on the boxes, so their values must be known here
         most = (builder.max(axis.grid, range(axis.grid.rank), keep=False) for axis in axes)
         counts = [max(int(builder.value(count)), 1) for count in most]
     else:
@@ -111,14 +111,14 @@ def _sampled(
 
 
 def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Taps:
-    # the samples of all bins of a box are evenly spaced
+    # samples are evenly spaced over all bins of a box
     check_table((axis.bins, count), "the samples")
     numbers = np.tile(np.arange(count), axis.bins).reshape(1, -1)
     first = np.repeat(np.arange(axis.bins), count).reshape(1, -1)
     dtype = axis.start.dtype
     sample = builder.constant(numbers.astype(dtype))
     if axis.grid.rank:
-        # a bin of fewer samples reads its last one again
+        # a bin with fewer samples repeats its last one
         sample = builder.minimum(sample, builder.maximum(builder.sub(axis.grid, 1), 0))
     pace = builder.div(axis.width, builder.maximum(axis.grid, 1))
     at = builder.add(
@@ -143,7 +143,7 @@ def _is_inside(builder: Builder, at: Tensor, size: int) -> Tensor:
 
 
 def _averaged(builder: Builder, x: Tensor, batch: Tensor, axes: list[_Axis]) -> Tensor:
-    # however many samples a bin has, their average is a product of rows' and columns' weights
+    # for any number of samples, the average of a bin is a product of row and column weights
     n, channels, height, width = x.shape
     rows, columns = (_row_weights(builder, axis) for axis in axes)
     boxes, bins, _ = rows.shape
@@ -164,7 +164,7 @@ def _averaged(builder: Builder, x: Tensor, batch: Tensor, axes: list[_Axis]) -> 
 
 
 def _row_weights(builder: Builder, axis: _Axis) -> Tensor:
-    # what each row of the image weighs in the average of each bin: (boxes, bins, rows)
+    # the weight of each row of the image in the average of each bin: (boxes, bins, rows)
     dtype, boxes = axis.start.dtype, axis.start.shape[0]
     check_size((boxes, axis.bins, axis.size, _CANDIDATES), "the weights")
 
@@ -242,7 +242,7 @@ def _bin_range(builder: Builder, scaled: Tensor, *, axis: int, size: int, bins: 
 
 
 def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[_Range]) -> Tensor:
-    # the greatest of each 2^i by 2^j elements is made once; a bin is covered by four of them
+    # a table has the maximum of each 2^i by 2^j block; four blocks cover a bin
     last = channels_last(builder, x)
     levels = [extent.size.bit_length() for extent in ranges]
     tables = _tables(builder, last, levels)
@@ -284,7 +284,7 @@ def _beside(builder: Builder, x: Tensor, number: int) -> Tensor:
 
 
 def _tables(builder: Builder, x: Tensor, levels: list[int]) -> Tensor:
-    # of shape (levels, levels, N, H, W, C)
+    # tables of shape (levels, levels, N, H, W, C)
     columns = []
     tall = x
     for level in range(levels[0]):
@@ -297,7 +297,7 @@ def _tables(builder: Builder, x: Tensor, levels: list[int]) -> Tensor:
 
 
 def _joined(builder: Builder, x: Tensor, axis: int, step: int) -> Tensor:
-    # what reaches beyond the end is never read
+    # blocks that reach beyond the end are never read
     size = x.shape[axis]
     kept = moves.slice_axis(builder, x, axis, 0, size - step)
     other = moves.slice_axis(builder, x, axis, step, size)

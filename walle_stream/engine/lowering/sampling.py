@@ -1,4 +1,4 @@
-"""Samples at points that a model computes: GridSample, AffineGrid; CenterCropPad."""
+"""Samples at computed points: GridSample and AffineGrid; and CenterCropPad."""
 
 from math import prod
 
@@ -31,7 +31,7 @@ _MODES = {
     "bilinear": "linear", "linear": "linear", "nearest": "nearest",
     "bicubic": "cubic", "cubic": "cubic",
 }  # fmt: skip
-"""The first versions knew two axes alone."""
+"""Canonical names of modes; the first versions had names for only two axes."""
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
@@ -60,7 +60,7 @@ def _grid_sample(call: Call) -> Result:
     rows = rows_of(builder, builder.cast(x, dtype), border)
     axes = []
     for axis, size in enumerate(sizes):
-        # the last coordinate of a point is of the first axis
+        # the last coordinate of a point belongs to the first axis
         at = _coordinate(builder, points, rank - 1 - axis, size, corners=corners)
         sampler = _Sampler(builder, mode, padding, size, border, corners)
         axes.append(sampler.taps(at))
@@ -75,7 +75,7 @@ def _grid_sample(call: Call) -> Result:
 def _coordinate(
     builder: Builder, points: Tensor, number: int, size: int, *, corners: bool
 ) -> Tensor:
-    # -1 .. 1 to 0 .. size - 1 or, of the corners of elements, -0.5 .. size - 0.5
+    # maps -1 .. 1 to 0 .. size - 1 (``corners``), or to -0.5 .. size - 0.5
     own = builder.reshape(
         moves.slice_axis(builder, points, points.rank - 1, number, number + 1), points.shape[:-1]
     )
@@ -119,7 +119,7 @@ class _Sampler:
         limited = builder.clip(at, 0, self._size - 1)
         if self._mode != "cubic":
             return limited
-        # points between the border and its middle are not moved: a cubic tells the difference
+        # points between the border and the middle of its element stay: a cubic depends on them
         outside = builder.logical_or(builder.less(at, low), builder.less(high, at))
         return builder.select(outside, limited, at)
 
@@ -128,7 +128,7 @@ class _Sampler:
         span = high - low
         if not span:
             return builder.mul(at, 0)
-        # folded: up to a bound, and back
+        # folded: up to one bound and back to the other
         cycle = builder.mod(builder.sub(at, low), 2 * span)
         back = builder.abs(builder.sub(cycle, span))
         return builder.sub(high, back)
@@ -160,7 +160,7 @@ def _affine_grid(call: Call) -> Result:
     wide = widened(builder, theta)
 
     def column(number: int) -> Tensor:
-        # what one coordinate of an element weighs in each of a point's: (N, 1, rank)
+        # the weight of one element coordinate in each coordinate of a point: (N, 1, rank)
         own = moves.slice_axis(builder, wide, 2, number, number + 1)
         return builder.reshape(own, (size[0], 1, rank))
 
@@ -168,7 +168,7 @@ def _affine_grid(call: Call) -> Result:
     for axis, count in enumerate(spatial):
         check_table((count,), "the grid")
         at = _evenly(count, corners=corners).astype(wide.dtype).reshape(1, count, 1)
-        # the first coordinate of a point is of the last axis
+        # the first coordinate of a point belongs to the last axis
         moved = builder.mul(column(rank - 1 - axis), builder.constant(at))
         shape = [1] * rank
         shape[axis] = count
@@ -193,7 +193,7 @@ def _center_crop_pad(call: Call) -> Result:
     before, after = [0] * x.rank, [0] * x.rank
     for axis, size in zip(axes, wanted, strict=True):
         spare = size - x.shape[axis]
-        # the odd element is padded behind, and cut behind
+        # an odd element is padded, or cropped, at the end
         before[axis] = spare // 2 if spare > 0 else -(-spare // 2)
         after[axis] = spare - before[axis]
     return moves.pad(call.builder, x, before, after, None)

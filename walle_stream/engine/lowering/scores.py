@@ -1,4 +1,4 @@
-"""Linear models of ai.onnx.ml, and what all models do with scores: transforms, labels."""
+"""Linear models of ai.onnx.ml, and transforms and labels of scores for all models."""
 
 from math import log, pi, sqrt
 from typing import Final
@@ -17,16 +17,16 @@ from walle_stream.engine.rules import FLOAT32, INT64, TEXT
 from walle_stream.errors import LoweringError, ShapeError
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""In the order of their numbers in ``TreeEnsemble``."""
+"""Transforms, in the order of their numbers in ``TreeEnsemble``."""
 
 _TINY: Final = 1e-7
-"""Scores up to this are none for SOFTMAX_ZERO."""
+"""Scores up to this count as zero for SOFTMAX_ZERO."""
 
 _WINITZKI: Final = 0.147
 
 
 def transformed(builder: Builder, scores: Tensor, transform: str) -> Tensor:
-    """Apply one of ``TRANSFORMS`` to floating scores ``(N, E)``.
+    """Apply one of ``TRANSFORMS`` to floating-point scores ``(N, E)``.
 
     Raises:
         LoweringError: There is no such transform.
@@ -65,16 +65,16 @@ def _probit(builder: Builder, x: Tensor) -> Tensor:
         error = builder.sub(builder.erf(better), wanted)
         growth = builder.exp(builder.mul(better, better))
         better = builder.sub(better, builder.mul(builder.mul(error, growth), sqrt(pi) / 2))
-    # far out the steps are of infinite length: at the ends the guess is right
+    # far out the steps are infinite, and the guess is accurate
     is_far = builder.less(sqrt(-log(1e-6)), root)
     return builder.mul(builder.select(is_far, guess, better), sqrt(2))
 
 
 def labels(call: Call, ints: str) -> Array | None:
-    """Give the labels of a classifier, int64 or strings; None where it has neither.
+    """Return the labels of a classifier, int64 or strings; None if it has neither.
 
     Raises:
-        LoweringError: Both are given.
+        LoweringError: The classifier has both.
     """
     numbers, names = call.list(ints), call.texts("classlabels_strings")
     if numbers and names:
@@ -85,22 +85,23 @@ def labels(call: Call, ints: str) -> Array | None:
 
 
 def greatest(builder: Builder, scores: Tensor) -> Tensor:
-    """Give the index of the greatest score ``(N, E)``, the first of equals: int64 ``(N,)``."""
+    """Return the int64 index ``(N,)`` of the highest score ``(N, E)``, the first of equal ones."""
     result = builder.emit(Operator.ARG_MAX, scores, axis=1)
     return builder.reshape(result, (scores.shape[0],))
 
 
 def labelled(builder: Builder, indices: Tensor, names: Array | None) -> Tensor:
-    """Give the labels of classes by their int64 numbers, which are the labels without names."""
+    """Return the labels of classes by int64 numbers; without names the numbers are the labels."""
     return indices if names is None else taken(builder, names, indices)
 
 
 def labelled_by_sign(
     builder: Builder, scores: Tensor, names: Array | None, threshold: float, *, inclusive: bool
 ) -> Tensor:
-    """Give the labels of one score ``(N, 1)``: the name or 1, or 0 or no text below the threshold.
+    """Return the labels of one score ``(N, 1)``, which is compared with a threshold.
 
-    ``inclusive``: the threshold itself is enough.
+    The label is the name, or 1 without names; below the threshold it is 0 or the empty string.
+    With ``inclusive`` a score equal to the threshold is enough.
     """
     flat = builder.reshape(scores, (scores.shape[0],))
     operator = Operator.LESS_EQUAL if inclusive else Operator.LESS
@@ -114,7 +115,7 @@ def labelled_by_sign(
 
 
 def both_sides(builder: Builder, scores: Tensor, *, complement: bool = False) -> Tensor:
-    """Give a second class the opposite of a score ``(N, 1)``, -s or 1 - s: ``(N, 2)``, s last."""
+    """Add the opposite class to a score s ``(N, 1)``: ``(N, 2)`` with -s or 1 - s, then s."""
     other = builder.sub(1, scores) if complement else builder.neg(scores)
     return moves.concat(builder, [other, scores], 1)
 
@@ -154,10 +155,10 @@ def _linear_classifier(call: Call) -> Result:
 
 
 def as_matrix(call: Call, x: Tensor) -> Tensor:
-    """Give one observation ``(F,)`` the axis of many: ``(N, F)``.
+    """Return observations as ``(N, F)``; a single one ``(F,)`` gets a first axis.
 
     Raises:
-        ShapeError: It has another rank.
+        ShapeError: The tensor has another rank.
     """
     if x.rank not in {1, 2}:
         raise ShapeError(f"shape {list(x.shape)} is neither [F] nor [N, F]")
@@ -168,7 +169,7 @@ def _scored(call: Call, coefficients: Array) -> Tensor:
     builder, x = call.builder, as_matrix(call, floats(call))
     count, features = coefficients.shape
     if x.shape[1] != features:
-        raise ShapeError(f"{features} coefficients a row for {x.shape[1]} features")
+        raise ShapeError(f"{features} coefficients per row for {x.shape[1]} features")
     scores = builder.matmul(x, builder.constant(coefficients.T.astype(x.dtype)))
     intercepts = reals(call, "intercepts")
     if not len(intercepts):

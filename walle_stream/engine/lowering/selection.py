@@ -1,7 +1,7 @@
-"""Rules that choose elements: the greatest, those that differ, those that are not zero.
+"""Rules that select elements: the largest, the distinct, the non-zero ones.
 
-How many there are often depends on values. Such an operator is lowered in stages:
-the first ends with NONZERO, and what reads its positions is a node of its own.
+Their number often depends on values. Such an operator is lowered in stages: the first ends with
+NONZERO, and the reader of its positions is a separate node.
 """
 
 from math import prod
@@ -21,7 +21,7 @@ from walle_stream.engine.rules import BOOL, INT64, TEXT, is_floating
 from walle_stream.errors import LoweringError, ShapeError
 
 _TOP_K_BY_INPUT = 10
-"""The opset since which k is an input."""
+"""The opset that made k an input."""
 
 
 @lowers("TopK")
@@ -31,7 +31,7 @@ def _top_k(call: Call) -> Result:
     counts = (call.number("k"),) if call.version < _TOP_K_BY_INPUT else call.numbers(1)
     if counts is None or len(counts) != 1 or not 0 <= counts[0] <= x.shape[axis]:
         shown = "nothing" if counts is None else list(counts)
-        raise ShapeError(f"k is {shown}, of {x.shape[axis]} elements")
+        raise ShapeError(f"k is {shown}, for {x.shape[axis]} elements")
     (k,) = counts
     order = (*(number for number in range(x.rank) if number != axis), axis)
     moved = moves.transpose(builder, x, order)
@@ -47,7 +47,7 @@ def _top_k(call: Call) -> Result:
 
 
 def _sort_key(builder: Builder, x: Tensor) -> Tensor:
-    # not every backend orders the NaN of narrow floats
+    # some backends cannot order nan in narrow floats
     return widened(builder, x) if is_floating(x.dtype) else x
 
 
@@ -66,7 +66,7 @@ def _compress(call: Call) -> Result:
     x, condition = call.tensor(0), call.tensor(1)
     size = x.size if call.attribute("axis") is None else x.shape[call.axis(x.rank)]
     if condition.rank != 1 or condition.shape[0] > size or condition.dtype != BOOL:
-        raise ShapeError(f"condition {condition} of {size} slices")
+        raise ShapeError(f"condition {condition} for {size} slices")
     node, positions = call.node, call.inner_name("positions")
     return Stages(
         call.stage("Positions", (node.inputs[1],), (positions,)),
@@ -94,7 +94,7 @@ def _coordinates(call: Call) -> Result:
     strides = builder.constant(np.array(strides_of(shape), np.int64).reshape(-1, 1))
     sizes = builder.constant(np.array(shape, np.int64).reshape(-1, 1))
     line = builder.reshape(positions, (1, positions.size))
-    # a size of 0 leaves no position to divide
+    # a shape with a size of 0 has no positions, so nothing is divided by 0
     return builder.mod(builder.div(line, strides), sizes)
 
 
@@ -131,7 +131,7 @@ def _unique_groups(call: Call) -> Result:
 
 
 def _rows(call: Call, x: Tensor) -> Tensor:
-    # what is compared: one row an element, or a slice along the axis
+    # the rows to compare: single elements, or slices along the axis
     builder = call.builder
     if call.attribute("axis") is None:
         return builder.reshape(x, (x.size, 1))
@@ -142,7 +142,7 @@ def _rows(call: Call, x: Tensor) -> Tensor:
 
 
 def _ordered(builder: Builder, lines: Tensor) -> tuple[Tensor, Tensor]:
-    # the order of each line, and whether the element there is the first of its equals
+    # the sorted order of each line, and whether each sorted element is the first of equal ones
     key = _sort_key(builder, lines)
     order = builder.emit(Operator.ARGSORT, key)
     count, size = lines.shape
@@ -164,7 +164,7 @@ def _ordered(builder: Builder, lines: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ranks(builder: Builder, lines: Tensor) -> Tensor:
-    # equal elements of a line have one number, greater ones a greater
+    # equal elements of a line have one rank, and larger ones have a higher rank
     order, is_first = _ordered(builder, lines)
     count, size = lines.shape
     position = builder.constant(np.arange(size))
@@ -174,13 +174,13 @@ def _ranks(builder: Builder, lines: Tensor) -> Tensor:
 
 
 def _put(builder: Builder, indices: Tensor, values: Tensor) -> Tensor:
-    # (count,) int64: each value at its place, which no other has
+    # (count,) int64: each value at its index; indices are distinct
     zeros = builder.constant(np.zeros((indices.size, 1), np.int64))
     return builder.reshape(put(builder, zeros, indices, values), (indices.size,))
 
 
 def _paired(builder: Builder, ranks: Tensor) -> Tensor:
-    # two neighbouring columns of ranks as one, the first of them weighs more
+    # joins pairs of neighbouring columns of ranks, of which the first is more significant
     count, size = ranks.shape
     if count % 2:
         ranks = moves.pad(builder, ranks, (0, 0), (1, 0))

@@ -1,4 +1,4 @@
-"""Rules of sequences and optionals: known when a graph is lowered, nothing of them is run."""
+"""Rules of sequences and optionals, which are known at lowering and need no steps."""
 
 from math import ceil
 
@@ -20,7 +20,7 @@ def _construct(call: Call) -> Result:
     tensors = call.tensors()
     if len({tensor.dtype for tensor in tensors}) > 1:
         listed = ", ".join(tensor.dtype.name for tensor in tensors)
-        raise DTypeError(f"a sequence of {listed}: its tensors are of one dtype")
+        raise DTypeError(f"a sequence of {listed}: its tensors must have one dtype")
     return [*tensors]
 
 
@@ -39,7 +39,7 @@ def _at(call: Call) -> Result:
 def _erase(call: Call) -> Result:
     sequence = call.sequence(0)
     if not sequence:
-        raise ShapeError("nothing can be erased of an empty sequence")
+        raise ShapeError("an empty sequence has no element to erase")
     index = _position(call, 1, len(sequence)) if call.has(1) else len(sequence) - 1
     return [*sequence[:index], *sequence[index + 1 :]]
 
@@ -56,7 +56,7 @@ def _insert(call: Call) -> Result:
 
 
 def _position(call: Call, number: int, count: int, last: int | None = None) -> int:
-    # behind the last element there is a position, too, where something is inserted
+    # an insertion may also come after the last element
     numbers = call.numbers(number) or ()
     if len(numbers) != 1:
         raise ShapeError(f"a position of {len(numbers)} numbers")
@@ -102,12 +102,12 @@ def _concat(call: Call) -> Result:
     parts: list[Tensor] = []
     for element in call.sequence(0):
         if not isinstance(element, Tensor):
-            raise LoweringError("the sequence holds something else than tensors")
+            raise LoweringError("the sequence has elements that are not tensors")
         parts.append(element)
     if not parts:
-        raise ShapeError("an empty sequence has no shape to be joined to")
+        raise ShapeError("an empty sequence cannot be joined")
     if len({part.rank for part in parts}) > 1 or len({part.dtype for part in parts}) > 1:
-        raise ShapeError(f"tensors of several ranks or dtypes cannot be joined: {parts}")
+        raise ShapeError(f"tensors of different ranks or dtypes cannot be joined: {parts}")
     is_new = call.number("new_axis", 0)
     if is_new not in {0, 1}:
         raise LoweringError(f"attribute 'new_axis' is {is_new}, not 0 or 1")

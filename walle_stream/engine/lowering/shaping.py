@@ -1,4 +1,4 @@
-"""Transforms of shape and place: the raster alone."""
+"""Transforms of shapes and positions, which use only the raster."""
 
 from math import prod
 
@@ -61,7 +61,7 @@ def _reshape(call: Call) -> Result:
         for axis, size in enumerate(wanted):
             if size == 0:
                 if axis >= x.rank:
-                    raise ShapeError(f"axis {axis} of {list(x.shape)} is asked for, there is none")
+                    raise ShapeError(f"size 0 keeps axis {axis}, which {list(x.shape)} lacks")
                 wanted[axis] = x.shape[axis]
     return call.builder.reshape(x, moves.found_size(x, wanted))
 
@@ -150,14 +150,14 @@ def _slice(call: Call) -> Result:
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(stops) == len(axes) == len(steps):
-        raise ShapeError("starts, ends, axes and steps are not as many")
+        raise ShapeError("starts, ends, axes and steps differ in length")
     first, sizes, strides = [0] * x.rank, list(x.shape), [1] * x.rank
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
         if not step:
             raise ShapeError("a step is 0")
         number = axis_of(axis, x.rank)
         kept = range(*slice(start, stop, step).indices(x.shape[number]))
-        # of one element nothing is stepped over: a step may be as large as an int64
+        # the step of a single element has no effect, and may be as large as an int64
         first[number], sizes[number] = kept.start, len(kept)
         strides[number] = step if len(kept) > 1 else 1
     return moves.crop(call.builder, x, first, sizes, strides)
@@ -178,7 +178,7 @@ def _tile(call: Call) -> Result:
 
 def _image(x: Tensor) -> tuple[int, ...]:
     if x.rank != 4:  # noqa: PLR2004  # batch, channels, height and width
-        raise ShapeError(f"shape {list(x.shape)} has no 4 axes")
+        raise ShapeError(f"shape {list(x.shape)} does not have 4 axes")
     return x.shape
 
 

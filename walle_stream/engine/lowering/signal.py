@@ -1,6 +1,6 @@
 """Signal processing: Fourier transforms, windows, weights of the mel scale.
 
-Transforms are products with matrices, which are made in float64.
+Transforms are products with matrices, which are computed in float64.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ def _dft(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
     is_inverse, is_onesided = bool(call.number("inverse", 0)), bool(call.number("onesided", 0))
     _check_signal(x, is_onesided=is_onesided, is_inverse=is_inverse)
-    # the axis became an input in opset 20
+    # the axis is an input since opset 20
     by_input = call.version >= 20  # noqa: PLR2004
     axis = axis_of(_one(call, 2, -2) if by_input else call.number("axis", 1), x.rank)
     if axis == x.rank - 1:
-        raise ShapeError("the last axis holds real and imaginary parts: no transform along it")
+        raise ShapeError("the last axis holds real and imaginary parts and cannot be transformed")
     size = x.shape[axis]
     length = _one(call, 1, 2 * (size - 1) if is_onesided and is_inverse else size)
     if length < 1:
@@ -70,7 +70,7 @@ def _one(call: Call, number: int, default: int) -> int:
 def _transformed(
     builder: Builder, x: Tensor, length: int, *, is_inverse: bool, is_onesided: bool
 ) -> Tensor:
-    # (..., n, parts) times a matrix (n * parts, bins * parts of the output)
+    # multiplies (..., n, parts) by a matrix (n * parts, bins * parts of the output)
     count, parts = x.shape[-2:]
     check_table((count, parts, length, _COMPLEX), "the matrix of the transform")
     wide = widened(builder, x)
@@ -86,7 +86,7 @@ def _transformed(
 
 
 def _angles(count: int, bins: int, length: int) -> Array:
-    # the product is taken modulo the length: large angles would lose digits
+    # the product is taken modulo the length, since large angles would lose digits
     turns = np.outer(np.arange(count), np.arange(bins)) % length
     angles: Array = turns * (2 * np.pi / length)
     return angles
@@ -104,7 +104,7 @@ def _matrix(count: int, parts: int, length: int, *, is_inverse: bool, is_oneside
 
 
 def _real_inverse(count: int, parts: int, length: int) -> Array:
-    # a bin stands for its mirror image, too, but the first and the middle one
+    # each bin also counts for its mirror image, except the first and the middle one
     angles = _angles(count, length, length)
     bins = np.arange(count)
     weight = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)[:, None] / length
@@ -124,7 +124,7 @@ def _stft(call: Call) -> Result:
     window = call.optional(2)
     step, length = _one(call, 1, 0), _one(call, 3, samples if window is None else window.size)
     if step < 1 or not 1 <= length <= samples:
-        raise ShapeError(f"frames of {length} each {step} of {samples} samples")
+        raise ShapeError(f"frames of length {length} with step {step} for {samples} samples")
     if window is not None and (window.shape != (length,) or window.dtype != x.dtype):
         raise ShapeError(f"window {window} for frames of {length} of {x.dtype.name}")
     count = (samples - length) // step + 1
@@ -142,14 +142,14 @@ _WINDOWS: Final[Mapping[str, tuple[float, ...]]] = {
     "HammingWindow": (25 / 46, 21 / 46),
     "BlackmanWindow": (0.42, 0.5, 0.08),
 }
-"""Weights of cosines of 0, 1 and 2 turns, of alternating sign."""
+"""Weights of cosines of 0, 1 and 2 turns, which have alternating signs."""
 
 
 @lowers(*_WINDOWS, kind=Kind.TRANSFORM)
 def _window(call: Call) -> Result:
     (size,) = check_table((_one(call, 0, 0),), "a window")
     turns = size if call.number("periodic", 1) else size - 1
-    # a symmetric window of one element is its own middle
+    # a symmetric window of one element has only its middle
     angles = np.arange(size) * (2 * np.pi / turns) if turns > 0 else np.full(size, np.pi)
     result = np.zeros(size)
     for number, weight in enumerate(_WINDOWS[call.node.operator]):
@@ -160,7 +160,7 @@ def _window(call: Call) -> Result:
 def _converted(call: Call, weights: Array) -> Array:
     dtype = attribute_dtype(call, "output_datatype", FLOAT32)
     if dtype == TEXT:
-        raise DTypeError("weights of text")
+        raise DTypeError("output_datatype must not be text")
     return weights.astype(dtype)
 
 
@@ -168,10 +168,10 @@ def _converted(call: Call, weights: Array) -> Array:
 def _mel_weight_matrix(call: Call) -> Result:
     arrays = [call.values(number) for number in range(5)]
     if any(array.size != 1 for array in arrays):
-        raise ShapeError("an input of the matrix is not one element")
+        raise ShapeError("an input of the matrix does not have one element")
     numbers = [float(array.reshape(-1)[0]) for array in arrays]
     if not np.isfinite(numbers).all():
-        raise ShapeError(f"the matrix is asked for with {numbers}")
+        raise ShapeError(f"the matrix is requested with infinite or nan values: {numbers}")
     bands, length, rate = (int(value) for value in numbers[:3])
     low, high = numbers[3:]
     if bands < 0 or length < 0 or rate < 1 or not -700 < low <= high:  # noqa: PLR2004  # of the scale
@@ -188,7 +188,7 @@ def _mel_weight_matrix(call: Call) -> Result:
 
 
 def _edges(bands: int, length: int, rate: int, low: float, high: float) -> Array:
-    # where the bands begin and end, as bins of the spectrum
+    # the bins of the spectrum where bands begin and end
     first, last = (2595 * np.log10(1 + bound / 700) for bound in (low, high))
     mels = first + np.arange(bands + 2) * ((last - first) / (bands + 2))
     hertz = 700 * (10 ** (mels / 2595) - 1)

@@ -25,10 +25,10 @@ from walle_stream.errors import LoweringError, ShapeError
 
 _BINARY = 2
 _SURE = 1e-7
-"""No probability of a pair is nearer to 0 or 1."""
+"""Smallest distance of a pair's probability from 0 and 1."""
 
 _COUPLED_MAX = 256
-"""Most classes whose probabilities are coupled: each takes a step of elimination."""
+"""Largest number of classes whose probabilities are coupled; each takes a step of elimination."""
 
 
 @lowers("SVMRegressor", domain=ML)
@@ -70,7 +70,7 @@ def _svm_classifier(call: Call) -> Result:
         best = greatest(builder, ranked)
         is_single = len(reals(call, "rho")) == 1 and classes == _BINARY and not has_proba
         if is_single and coefficients.min(initial=0) >= 0:
-            # coefficients that are all positive: from a half on, it is the second class
+            # if no coefficient is negative, a score from 0.5 selects the second class
             most = builder.max(ranked, [1], keep=False)
             best = builder.select(builder.less_equal(0.5, most), 1, best)
         label = labelled(builder, best, names)
@@ -89,7 +89,7 @@ def _linear(call: Call, x: Tensor, classes: int, coefficients: Array) -> Tensor:
 
 
 def _pairs(call: Call, x: Tensor, sizes: tuple[int, ...], coefficients: Array) -> Tensor:
-    # (N, pairs): each pair of classes is a column of weights over all support vectors
+    # (N, pairs): each pair of classes has a column of weights over all support vectors
     builder, count, classes = call.builder, sum(sizes), len(sizes)
     if len(coefficients) != (classes - 1) * count:
         raise ShapeError(f"{len(coefficients)} coefficients, {classes} classes, {count} vectors")
@@ -119,14 +119,14 @@ def _votes(builder: Builder, scores: Tensor, classes: int) -> Tensor:
 
 
 def _probabilities(call: Call, scores: Tensor, classes: int) -> Tensor:
-    # of each pair by Platt, of the classes by the least squares of Wu, Lin and Weng (2004): the
-    # minimum itself, which libsvm comes near to step by step
+    # pairs by Platt, classes by the least squares of Wu, Lin and Weng (2004); this computes the
+    # exact minimum, which libsvm approximates iteratively
     builder, pairs = call.builder, [*combinations(range(classes), 2)]
     a, b = reals(call, "prob_a"), reals(call, "prob_b")
     if not len(a) == len(b) == len(pairs):
         raise ShapeError(f"{len(a)} prob_a and {len(b)} prob_b of {len(pairs)} pairs")
     if classes > _COUPLED_MAX:
-        raise LoweringError(f"probabilities of {classes} classes, not of at most {_COUPLED_MAX}")
+        raise LoweringError(f"probabilities of {classes} classes, more than {_COUPLED_MAX}")
     line = builder.add(
         builder.mul(scores, builder.constant(a.astype(scores.dtype))),
         builder.constant(b.astype(scores.dtype)),
@@ -151,7 +151,7 @@ def _coupled(builder: Builder, first: Tensor, second: Tensor, classes: int) -> T
     turned = moves.transpose(builder, matrix, (0, 2, 1))
     diagonal = builder.constant(np.eye(classes))
     squares = builder.sum(builder.mul(turned, turned), [2])
-    # with ones everywhere added, which the sum of 1 makes a constant, it has an inverse
+    # adding 1 everywhere makes the matrix invertible; as probabilities sum to 1, it adds a constant
     left = builder.add(builder.sub(builder.mul(squares, diagonal), builder.mul(turned, matrix)), 1)
     right = builder.broadcast(builder.constant(1.0), (rows, classes, 1))
     system = moves.concat(builder, [left, right], 2)
@@ -191,7 +191,7 @@ def _kernels(call: Call, x: Tensor, vectors: Array) -> Tensor:
 
 
 def _distances(builder: Builder, x: Tensor, vectors: Array, factor: float) -> Tensor:
-    # |x - v|^2 = |x|^2 - 2 x v + |v|^2, in float64, which is not hurt by what cancels
+    # |x - v|^2 = |x|^2 - 2 x v + |v|^2, in float64 because of the cancellation
     wide, known = builder.cast(x, "float64"), vectors.astype(np.float64)
     products = builder.matmul(wide, builder.constant(known.T * -2))
     lengths = builder.sum(builder.mul(wide, wide), [1])

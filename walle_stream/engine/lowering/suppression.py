@@ -1,8 +1,7 @@
 """Non-maximum suppression: the greedy choice of boxes, for all batches and classes at once.
 
-Each step takes the best box that is left of every class and strikes out what
-overlaps it. Few steps are unrolled; many are a loop, which ends when no class has
-a box left.
+Each step takes the best remaining box of every class and removes all boxes that overlap it. A few
+steps are unrolled; many steps are a loop, which ends when no class has a box left.
 """
 
 from typing import Final
@@ -20,10 +19,10 @@ from walle_stream.engine.rules import BOOL, is_floating
 from walle_stream.errors import DTypeError, ShapeError
 
 STEPS_UNROLLED: Final = 256
-"""Of more steps a loop is made, so that the program does not grow with them."""
+"""Largest number of unrolled steps; more steps become a loop, which bounds the program."""
 
 PAIRS_MAX: Final = 1 << 24
-"""Overlaps of more pairs of boxes than this are computed step by step."""
+"""Largest number of pairs of boxes whose overlaps are computed in advance."""
 
 _CORNERS: Final = 4
 _LOOP_VERSION: Final = 13
@@ -84,7 +83,7 @@ def _loop(
 
 @lowers("SuppressionStart", domain=INNER_DOMAIN)
 def _start(call: Call) -> Result:
-    # scores that are left, and what is known of the boxes: corners and area, or all overlaps
+    # remaining scores, and data of the boxes: corners and areas, or all overlaps
     boxes, scores, builder = call.tensor(0), call.tensor(1), call.builder
     least = _scalar(call, 3, scores, -np.inf)
     kept = builder.less_equal(least, scores)
@@ -115,7 +114,8 @@ def _scalar(call: Call, number: int, like: Tensor, default: float) -> Tensor:
 
 
 def _overlaps(builder: Builder, first: Tensor, second: Tensor, threshold: Tensor) -> Tensor:
-    # (batch, n, 5) and (batch, m, 5): whether intersection over union is above it, (batch, n, m)
+    # whether the intersection over union of boxes (batch, n, 5) and (batch, m, 5) is above the
+    # threshold, as (batch, n, m)
     rows = moves.unjoined(builder, first, 2)
     columns = [
         moves.transpose(builder, column, (0, 2, 1)) for column in moves.unjoined(builder, second, 2)
@@ -127,7 +127,7 @@ def _overlaps(builder: Builder, first: Tensor, second: Tensor, threshold: Tensor
         sides.append(builder.maximum(builder.sub(high, low), 0))
     common = builder.mul(*sides)
     union = builder.sub(builder.add(rows[4], columns[4]), common)
-    # two boxes without area have 0 / 0, which is above nothing
+    # two boxes without area give 0 / 0, which is never above a threshold
     return builder.less(threshold, builder.div(common, union))
 
 

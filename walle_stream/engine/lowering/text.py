@@ -1,4 +1,4 @@
-"""Operators on strings of the domain ONNX itself, and ImageDecoder: the host runs both."""
+"""Operators of ONNX's own domain on strings, and ImageDecoder, which all run on the host."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from walle_stream.errors import DTypeError, LoweringError, ShapeError
 def _strings(call: Call, number: int) -> Tensor:
     x = call.tensor(number)
     if x.dtype != TEXT:
-        raise DTypeError(f"input {number} must be of strings, not {x.dtype.name}")
+        raise DTypeError(f"input {number} must have strings, not {x.dtype.name}")
     return x
 
 
@@ -31,7 +31,7 @@ def _string_split(call: Call) -> Result:
     x, builder = _strings(call, 0), call.builder
     count = -1 if call.attribute("maxsplit") is None else call.number("maxsplit")
     parameters = {"delimiter": call.text("delimiter", "") or None, "count": count}
-    # how many parts the longest has is known when it has run, unless there is none
+    # the largest number of parts is known only after a run, unless there are no strings
     parts = builder.text("split", [x], None if x.size else (*x.shape, 0), TEXT, **parameters)
     if not call.wants(1):
         return parts
@@ -69,9 +69,9 @@ def _image_decoder(call: Call) -> Result:
     stream = call.tensor(0)
     pixels = call.choice("pixel_format", ("RGB", "BGR", "Grayscale"), "RGB")
     if stream.dtype != np.dtype(np.uint8):
-        raise DTypeError(f"an encoded image is of uint8, not {stream.dtype.name}")
+        raise DTypeError(f"an encoded image must be uint8, not {stream.dtype.name}")
     if stream.rank != 1:
-        raise ShapeError(f"an encoded image has one axis, not {stream.rank}")
+        raise ShapeError(f"an encoded image must have one axis, not {stream.rank}")
     if not can_decode():
-        raise LoweringError("images are decoded by the package Pillow: pip install pillow")
+        raise LoweringError("decoding images needs the package Pillow: pip install pillow")
     return call.builder.text("decode_image", [stream], None, stream.dtype, pixel_format=pixels)

@@ -1,10 +1,9 @@
-"""Lowers as much of a graph as is known: a piece of it.
+"""Lowers one piece of a graph: all nodes that can be lowered with the known values.
 
-Walks the nodes in order. A node whose inputs are known tensors is lowered by its
-rule; a rule that asks for elements or a shape that only a run gives is put off
-together with all that reads its outputs, and so is control flow. What remains is
-lowered when the piece has run (``engine.module``): a graph is cut exactly where
-it must be.
+The tracer walks the nodes in order. The rule of a node lowers it if its inputs are described. If a
+rule asks for elements or a shape that only a run gives, the node is deferred, with all readers of
+its outputs. Control flow is deferred too. The remaining nodes are lowered after the piece has run
+(``engine.module``), so a graph is cut only where it must be.
 """
 
 from collections import deque
@@ -24,31 +23,32 @@ type Functions = Mapping[OperatorKey, Function]
 
 @dataclass(slots=True)
 class Traced:
-    """What of a graph could be lowered."""
+    """The lowered part of a graph, and the remaining nodes."""
 
     builder: Builder
     values: dict[str, Value]
     remaining: list[Node] = field(default_factory=list)
     required: set[str] = field(default_factory=set)
-    """Names of values whose elements rules asked for."""
+    """Names of values whose elements a rule asked for."""
     reason: str = ""
-    """Why the first of ``remaining`` was put off."""
+    """Reason why the first of ``remaining`` was deferred."""
     operators: dict[str, str] = field(default_factory=dict)
-    """Of the nodes that were lowered, by the origin of their steps."""
+    """Operators of the lowered nodes by the origin of their steps."""
     titles: dict[str, str] = field(default_factory=dict)
-    """What messages call them, by the same."""
+    """Titles of the lowered nodes in messages, by the origin of their steps."""
 
 
 def trace(
     nodes: Sequence[Node], known: Mapping[str, Value], functions: Functions, compute: Compute,
     budget: Budget | None = None,
 ) -> Traced:  # fmt: skip
-    """Lower what can be of nodes in order, with values known by name.
+    """Lower nodes in order, as far as the values known by name allow.
 
-    ``functions`` are what the model defines, ``compute`` runs one step, ``budget`` is of the run.
+    ``functions`` are defined by the model, ``compute`` runs one step, and ``budget`` belongs to the
+    run.
 
     Raises:
-        EngineError: A rule refuses its node, which the message names; or it is too much.
+        EngineError: A rule refuses its node, or a limit is exceeded; the message names the node.
     """
     tracer = _Tracer(known, functions, compute, budget or Budget(Limits()))
     tracer.trace(nodes)
@@ -79,7 +79,7 @@ class _Tracer:
             waiting.extendleft(reversed(self._next(node)))
 
     def _next(self, node: Node) -> Sequence[Node]:
-        """Lower a node, put it off, or give the nodes that take its place."""
+        """Lower a node, defer it, or return the nodes that replace it."""
         traced = self.traced
         called = self._functions.get(node.key)
         if called is not None:
@@ -110,7 +110,7 @@ class _Tracer:
         return ()
 
     def _prefix(self, node: Node) -> str:
-        # an output's name is of no other node, also where a later piece counts anew
+        # the output's name keeps the prefix unique, although each piece counts from 1
         self._placed += 1
         return f"{node.first_output or node.name}#{self._placed}/"
 
@@ -124,12 +124,12 @@ def _reason(signal: ShapeUnknown | ValueUnknown | _Cut, required: set[str]) -> s
         listed = ", ".join(map(repr, sorted(required))) or "a value"
         return f"its outputs' shapes depend on the elements of {listed}"
     if isinstance(signal, ShapeUnknown):
-        return "the shape of an input of it depends on values"
-    return "it is control flow, which values decide"
+        return "the shape of one of its inputs depends on values"
+    return "it is control flow, which depends on values"
 
 
 def _asked_names(node: Node, traced: Traced, required: Tensor, count: int) -> set[str]:
-    # what a rule asks for may be made by steps of its own: which of its inputs are behind it?
+    # a rule may ask for an output of its own steps: find the inputs on which that output depends
     wanted = {required}
     for step in reversed(traced.builder.steps[count:]):
         if wanted.intersection(step.outputs):
@@ -142,14 +142,14 @@ def _asked_names(node: Node, traced: Traced, required: Tensor, count: int) -> se
 
 
 def tensors_of(value: Value) -> list[Tensor]:
-    """Give the tensors of a value: itself, those of a sequence in order, or none."""
+    """Return the tensors of a value: a tensor itself, those of a sequence in order, or none."""
     if isinstance(value, Tensor):
         return [value]
     return [] if value is None else [tensor for element in value for tensor in tensors_of(element)]
 
 
 def constant_tensors(constants: Mapping[str, Array]) -> dict[str, Value]:
-    """Describe constants by name, elements included."""
+    """Describe constants by name, with their elements."""
     return {name: Tensor(data.shape, data.dtype, data, name) for name, data in constants.items()}
 
 
@@ -160,7 +160,7 @@ def _chosen_branch(node: Node, traced: Traced) -> Graph | None:
     if not isinstance(condition, Tensor) or condition.data is None or condition.size != 1:
         return None
     branch = node.attributes.get("then_branch" if condition.data.reshape(-1)[0] else "else_branch")
-    # one that is missing or gives too little is refused where control flow is run
+    # run_control refuses a branch that is missing or has too few outputs
     if not isinstance(branch, Graph) or len(branch.outputs) < len(node.outputs):
         return None
     return branch
@@ -178,7 +178,7 @@ def _lower(node: Node, traced: Traced) -> tuple[Node, ...]:
     try:
         inputs = tuple(traced.values[name] if name else None for name in node.inputs)
     except KeyError as error:
-        raise LoweringError(f"{node.title}: nothing makes its input {error}") from error
+        raise LoweringError(f"{node.title}: no node makes its input {error}") from error
     origin = node.name or node.first_output
     traced.builder.origin = origin
     traced.titles[origin] = node.title

@@ -19,17 +19,17 @@ _TRAINING: Final = "ai.onnx.preview.training"
 
 
 def _optimized(call: Call, kinds: int) -> Iterator[tuple[Tensor, ...]]:
-    # all tensors, then all gradients, and so on: of each the tensor, its slope, the rate, the count
-    # of updates, and what is kept of it
+    # the inputs are all tensors, then all gradients, and so on; yields for each tensor itself, its
+    # gradient, the rate, the count of updates, and its accumulators
     builder, tensors = call.builder, call.tensors()[2:]
     count = len(tensors) // kinds
     if not count or len(tensors) != count * kinds:
-        raise LoweringError(f"{len(tensors)} tensors are not {kinds} for each that is optimized")
+        raise LoweringError(f"{len(tensors)} tensors are not {kinds} for each optimized one")
     groups = [tuple(tensors[number::count]) for number in range(count)]
     for group in groups:
         wide_dtype(*(other.dtype for other in group))
         if any(other.shape != group[0].shape for other in group):
-            raise ShapeError(f"what is kept of shape {list(group[0].shape)} has another one")
+            raise ShapeError(f"a gradient or accumulator is not of shape {list(group[0].shape)}")
     for x, gradient, *kept in groups:
         rate, updates = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
         factor = call.real("norm_coefficient", 0.0)
@@ -108,7 +108,7 @@ def _classes(call: Call, x: Tensor) -> Tensor:
     if x.rank < 2 or target.shape != (x.shape[0], *x.shape[2:]):  # noqa: PLR2004  # batch, classes
         raise ShapeError(f"labels of shape {list(target.shape)} for scores of {list(x.shape)}")
     if not is_integer(target.dtype):
-        raise DTypeError(f"labels are whole numbers, not {target.dtype.name}")
+        raise DTypeError(f"labels must be whole numbers, not {target.dtype.name}")
     return target
 
 
@@ -145,7 +145,7 @@ def _picked(builder: Builder, x: Tensor, labels: Tensor) -> Tensor:
     batch, classes = x.shape[:2]
     inner = prod(x.shape[2:])
     rows = np.add.outer(np.arange(batch) * classes * inner, np.arange(inner))
-    # a label that is no class would be found in another row: the table of classes refuses it
+    # a label outside the classes would read another row, so the table of classes refuses it
     columns = flat_take(builder, builder.constant(np.arange(classes) * inner), labels)
     addresses = builder.add(columns, builder.constant(rows.reshape(labels.shape)))
     return flat_take(builder, x, addresses)

@@ -1,7 +1,6 @@
-"""ConvTranspose and Col2Im: columns of windows, added up to images.
+"""ConvTranspose and Col2Im: columns of windows are added to images.
 
-A transposed convolution is a product of matrices whose columns are added up, or a
-convolution.
+A transposed convolution is either a matrix product whose columns are added, or a convolution.
 """
 
 from collections.abc import Iterator
@@ -24,22 +23,22 @@ from walle_stream.errors import ShapeError
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where columns lie, and where the image does; strides in elements."""
+    """Layout of the columns and of the image; strides are in elements."""
 
     outer: Region
-    """Its axes but those of the window: from the columns to the image, from 0 in both."""
+    """Axes outside the window, from the columns to the image; both views start at 0."""
     positions: Shape
-    """Source strides of the positions of the window, one a spatial axis."""
+    """Source strides of the positions of the window, one per spatial axis."""
     kernel: Shape
-    """Source strides of its taps."""
+    """Source strides of the taps of the window."""
     image: Shape
-    """Destination strides."""
+    """Destination strides, one per spatial axis."""
 
 
 def fold(builder: Builder, x: Tensor, shape: Shape, window: Window, columns: Columns) -> Tensor:
-    """Add up columns where they overlap, to an image of their dtype.
+    """Add columns to an image of the same dtype; overlapping columns are summed.
 
-    What the window sees beyond the image is left out.
+    Elements of the window beyond the image are left out.
     """
     if not x.size:
         return builder.raster([x], shape, [], 0)
@@ -59,8 +58,8 @@ def overlaps(window: Window) -> bool:
 
 
 def _regions(window: Window, columns: Columns) -> Iterator[Region]:
-    # taps and positions are alike in an address: a region stands for one of the fewer, and spans
-    # the other
+    # taps and positions have the same role in an address: there is a region for each of the fewer,
+    # which spans the others
     outer = columns.outer
     taps = (window.kernel, window.dilations, columns.kernel)
     positions = (window.output, window.strides, columns.positions)
@@ -102,7 +101,7 @@ def _col2im(call: Call) -> Result:
     if x.rank != 3 or x.shape[1] % window.taps or x.shape[2] != prod(window.output):  # noqa: PLR2004
         raise ShapeError(
             f"columns of shape {list(x.shape)} for blocks {list(block)} at {list(window.output)}"
-            " places"
+            " positions"
         )
     n, channels = x.shape[0], x.shape[1] // window.taps
     shape = (n, channels, *image)
@@ -118,7 +117,7 @@ def _col2im(call: Call) -> Result:
 
 
 _MACS_PER_MOVE = 32
-"""Products of a matrix product that take as long as moving one element."""
+"""Multiply-adds of a matrix product that take as long as moving one element."""
 
 
 @lowers("ConvTranspose", kind=Kind.COMPOSITE)
@@ -144,7 +143,7 @@ def _conv_transpose(call: Call) -> Result:
 
 
 def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
-    # it slides over the output: its positions are the input's elements
+    # the window slides over the output, and its positions are the input's elements
     rank = len(sizes)
     strides = spatial(call, "strides", rank, 1, least=1)
     dilations = spatial(call, "dilations", rank, 1, least=1)
@@ -165,7 +164,7 @@ def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
         if len(wanted) != rank or min(wanted, default=0) < 0:
             raise ShapeError(f"output_shape {list(wanted)} for {rank} spatial axes")
         spare = [max(0, a - b) for a, b in zip(full, wanted, strict=True)]
-        # an odd one is put behind for SAME_UPPER, in front otherwise
+        # an odd element goes to the end for SAME_UPPER, and to the front otherwise
         before = tuple(n // 2 if mode == "SAME_UPPER" else n - n // 2 for n in spare)
     else:
         pads = spatial(call, "pads", 2 * rank, 0, least=0) if mode == "NOTSET" else (0,) * 2 * rank
@@ -174,7 +173,7 @@ def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
             a - b - c if a else 0 for a, b, c in zip(full, before, pads[rank:], strict=True)
         )
         if min(wanted, default=0) < 0:
-            raise ShapeError(f"pads {list(pads)} leave nothing of an output of {full}")
+            raise ShapeError(f"pads {list(pads)} leave nothing of an output of shape {full}")
     return Window(wanted, kernel, strides, dilations, before, (0,) * rank, sizes)
 
 
@@ -190,7 +189,7 @@ def _gathered_work(window: Window, weights: Shape) -> float:
 
 
 def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
-    # (group, N * positions, C / group) by (group, C / group, taps * M / group)
+    # multiplies (group, N * positions, C / group) by (group, C / group, taps * M / group)
     n, rank, channels, depth = x.shape[0], len(window.output), w.shape[0], w.shape[1]
     rows = builder.reshape(x, (n * prod(window.output), group, channels // group))
     rows = moves.transpose(builder, rows, (1, 0, 2))
@@ -218,7 +217,7 @@ def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: in
 
 
 def _gathered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
-    # the input's elements, strides apart, under the mirrored kernel
+    # convolves the input's elements, placed strides apart, with the mirrored kernel
     n, channels = x.shape[0], x.shape[-1]
     rank, depth = len(window.output), w.shape[1]
     front = [a - b - 1 for a, b in zip(window.reach, window.before, strict=True)]

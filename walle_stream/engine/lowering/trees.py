@@ -33,13 +33,13 @@ _BINARY = 2
 
 @dataclass(frozen=True, slots=True)
 class _Votes:
-    """What leaves give: each row has as many slots as the one with most votes."""
+    """Votes of the leaves; every row has as many slots as the row with the most votes."""
 
     targets: Array
-    """``(rows, slots)``; the number of targets in a slot that is not used."""
+    """``(rows, slots)``; an unused slot has ``count``."""
     weights: Array
     count: int
-    """Of targets."""
+    """Number of targets."""
 
 
 @lowers("TreeEnsembleRegressor", domain=ML)
@@ -75,7 +75,7 @@ def _tree_ensemble_classifier(call: Call) -> Result:
 def _binary(
     call: Call, x: Tensor, forest: Forest, votes: _Votes, names: Array
 ) -> tuple[Tensor, Tensor]:
-    # all votes are for one class: the score says how far it is from the other
+    # all votes are for one class, so the score is its distance from the other class
     builder, transform = call.builder, call.text("post_transform", "NONE")
     merged = _Votes((votes.targets == votes.count).astype(np.int64), votes.weights, 1)
     scores = _aggregated(builder, descend(builder, x, forest), merged, "SUM")
@@ -86,7 +86,7 @@ def _binary(
     if len(names) == 1:
         label = labelled_by_sign(builder, scores, names, 0.0, inclusive=False)
         return label, builder.cast(transformed(builder, scores, transform), FLOAT32)
-    # what is never negative is a share of one, unless it is to be made one
+    # scores that are never negative are probabilities, unless the transform makes them so
     is_share = transform == "PROBIT" or (transform == "NONE" and votes.weights.min(initial=0) >= 0)
     is_second = builder.less(0.5 if is_share else 0, builder.reshape(scores, scores.shape[:1]))
     label = labelled(builder, builder.cast(is_second, "int64"), names)
@@ -118,13 +118,13 @@ def _tree_ensemble(call: Call) -> Result:
 
 
 def _compared(call: Call, forest: Forest, x: Tensor) -> Tensor:
-    # splits of float64 are not rounded: the features become as wide
+    # float64 splits are not rounded; the features are widened instead
     matrix = as_matrix(call, x)
     return call.builder.cast(matrix, "float64") if forest.splits.dtype == np.float64 else matrix
 
 
 def _aggregated(builder: Builder, leaves: Tensor, votes: _Votes, aggregate: str) -> Tensor:
-    # (N, targets); a target that no leaf votes for has 0
+    # (N, targets); a target without votes has 0
     if aggregate not in _AGGREGATES:
         raise LoweringError(f"aggregate_function {aggregate!r} is not one of {_AGGREGATES}")
     rows, trees = leaves.shape
@@ -157,7 +157,7 @@ def _collected(
 
 
 def _forest(call: Call) -> tuple[Forest, dict[tuple[int, int], int]]:
-    # of the older operators: nodes by tree and number, leaves among them
+    # the older operators have nodes by tree and number, with leaves among them
     trees, nodes = _ints(call, "nodes_treeids"), _ints(call, "nodes_nodeids")
     modes = call.texts("nodes_modes") or ()
     count = len(trees)
@@ -170,7 +170,7 @@ def _forest(call: Call) -> tuple[Forest, dict[tuple[int, int], int]]:
         raise ShapeError(f"the attributes nodes_* are not all of {count} nodes")
     row_of = {key: row for row, key in enumerate(zip(trees.tolist(), nodes.tolist(), strict=True))}
     if len(row_of) != count:
-        raise LoweringError("a tree has two nodes of one number")
+        raise LoweringError("a tree has two nodes with one number")
     known = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES)} | {"LEAF": -1}
     wrong = {*modes} - known.keys()
     if wrong:
@@ -193,7 +193,7 @@ def _votes(call: Call, row_of: dict[tuple[int, int], int], what: str, count: int
     trees, nodes = _ints(call, f"{what}_treeids"), _ints(call, f"{what}_nodeids")
     targets, weights = _ints(call, f"{what}_ids"), _doubles(call, f"{what}_weights")
     if not len(trees) == len(nodes) == len(targets) == len(weights):
-        raise ShapeError(f"the attributes {what}_* are not of one length")
+        raise ShapeError(f"the attributes {what}_* differ in length")
     if count < 1 or (len(targets) and not (targets.min() >= 0 and targets.max() < count)):
         raise ShapeError(f"{what}_ids are not all in 0 .. {count - 1}")
     rows: list[list[int]] = [[] for _ in range(len(row_of))]
@@ -211,7 +211,7 @@ def _votes(call: Call, row_of: dict[tuple[int, int], int], what: str, count: int
 
 
 def _nodes_and_leaves(call: Call) -> tuple[Forest, Array]:
-    # of TreeEnsemble: leaves apart; they stand behind the nodes
+    # TreeEnsemble has separate leaves; their rows follow the nodes
     features, modes = _ints(call, "nodes_featureids"), _tensor(call, "nodes_modes")
     if modes.dtype.kind not in "iu":
         raise DTypeError(f"nodes_modes must be whole numbers, not {modes.dtype.name}")
@@ -224,11 +224,11 @@ def _nodes_and_leaves(call: Call) -> tuple[Forest, Array]:
             raise ShapeError(f"the attributes nodes_* are not all of {count} nodes")
         limits = np.where(are_leaves != 0, leaves, count)
         if ((numbers < 0) | (numbers >= limits)).any():
-            raise ShapeError(f"nodes_{side}nodeids name a node or leaf that there is not")
+            raise ShapeError(f"nodes_{side}nodeids name a missing node or leaf")
         columns.append(np.where(are_leaves != 0, numbers + count, numbers))
     roots = _ints(call, "tree_roots")
     if not roots.size or ((roots < 0) | (roots >= count)).any():
-        raise ShapeError(f"tree_roots are not all in 0 .. {count - 1}, or there is none")
+        raise ShapeError(f"tree_roots are empty, or not all in 0 .. {count - 1}")
     if ((modes < 0) | (modes >= len(MODES))).any():
         raise LoweringError(f"nodes_modes are not all in 0 .. {len(MODES) - 1}")
     own = np.arange(count, count + leaves)
@@ -246,7 +246,7 @@ def _members(call: Call, modes: Array, rows: int) -> Array:
     value = call.attribute("membership_values")
     flat = np.zeros(0) if value is None else _tensor(call, "membership_values").astype(np.float64)
     ends = np.flatnonzero(np.isnan(flat))
-    # the last set may be without the nan behind it
+    # the last set may lack its closing nan
     if flat.size and (not ends.size or ends[-1] != flat.size - 1):
         ends = np.append(ends, flat.size)
     if len(ends) != len(nodes):
@@ -285,7 +285,7 @@ def _ints(call: Call, name: str) -> Array:
 
 
 def _doubles(call: Call, name: str) -> Array:
-    # float32, or what a tensor has in its place
+    # float32, or the dtype of the tensor that replaces the list
     if call.attribute(f"{name}_as_tensor") is None:
         return reals(call, name)
     return _tensor(call, f"{name}_as_tensor")

@@ -1,4 +1,4 @@
-"""Windows that slide over spatial axes: what convolutions and pools have in common."""
+"""Windows that slide over spatial axes, for convolutions and pools."""
 
 from dataclasses import dataclass
 from math import prod
@@ -15,36 +15,36 @@ from walle_stream.errors import ShapeError
 AUTO_PADS: Final = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 _FIRST_SPATIAL: Final = 2
-"""Axes of ``(N, C, *spatial)`` before the spatial ones."""
+"""Number of axes of ``(N, C, *spatial)`` before the spatial ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A kernel and the positions that it takes; one number an axis."""
+    """A kernel and its positions, with one number per axis."""
 
     sizes: Shape
-    """Of what it slides over, without padding."""
+    """Sizes of the spatial axes, without padding."""
     kernel: Shape
     strides: Shape
     dilations: Shape
     before: Shape
     after: Shape
-    """Padding behind, as it was asked for; the last window may reach beyond it or not use it."""
+    """Requested padding at the end; the last window may reach beyond it, or leave some unused."""
     output: Shape
 
     @property
     def taps(self) -> int:
-        """Elements of one window."""
+        """Number of elements of one window."""
         return prod(self.kernel)
 
     @property
     def reach(self) -> Shape:
-        """Elements from the first to the last tap."""
+        """Number of elements from the first to the last tap."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     @property
     def lengths(self) -> Shape:
-        """Elements from the first tap of the first window to the last of the last."""
+        """Number of elements from the first tap of the first window to the last tap of the last."""
         return tuple(
             (n - 1) * s + reach
             for n, s, reach in zip(self.output, self.strides, self.reach, strict=True)
@@ -52,7 +52,7 @@ class Window:
 
 
 def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
-    """Read the attributes of a convolution or a pool: one number a spatial axis each.
+    """Read the attributes of a convolution or a pool, with one number per spatial axis.
 
     Raises:
         ShapeError: An attribute does not fit.
@@ -77,9 +77,10 @@ def placed(
     sizes: Shape, kernel: Shape, strides: Shape, dilations: Shape, pads: Shape,
     *, ceil: bool = False,
 ) -> Window:  # fmt: skip
-    """Count the positions of a window; one number a spatial axis, pads of begins, then of ends.
+    """Compute the positions of a window, from one number per spatial axis.
 
-    ``ceil``: a last window may reach beyond the padding.
+    ``pads`` has the begins of all axes, then the ends. With ``ceil`` the last window may reach
+    beyond the padding.
 
     Raises:
         ShapeError: The numbers do not fit each other, or are not positive.
@@ -127,36 +128,36 @@ def _same_pads(
 
 
 def spatial(call: Call, name: str, count: int, default: int, *, least: int) -> Shape:
-    """Read an attribute of ``count`` numbers from ``least``, ``default`` each where it is left out.
+    """Read an attribute of ``count`` numbers, each at least ``least``; by default all ``default``.
 
     Raises:
-        ShapeError: They are of another count, or too small.
+        ShapeError: The count differs, or a number is too small.
     """
     value = call.list(name)
     if value is None:
         return (default,) * count
     if len(value) != count or min(value, default=least) < least:
-        raise ShapeError(f"{name} {list(value)}: {count} numbers from {least} are expected")
+        raise ShapeError(f"{name} {list(value)}: {count} numbers of at least {least} are expected")
     return value
 
 
 def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
-    """Give the sizes of the spatial axes of ``(N, C, *spatial)``, at least one.
+    """Return the sizes of the spatial axes of ``(N, C, *spatial)``.
 
     Raises:
-        ShapeError: There is none, or another number than ``count``.
+        ShapeError: There is no spatial axis, or their number is not ``count``.
     """
     if x.rank <= _FIRST_SPATIAL:
         raise ShapeError(f"shape {list(x.shape)} has no spatial axis: (N, C, ...) is expected")
     if count is not None and x.rank != _FIRST_SPATIAL + count:
-        raise ShapeError(f"shape {list(x.shape)} has not {count} spatial axes behind (N, C)")
+        raise ShapeError(f"shape {list(x.shape)} does not have {count} spatial axes after (N, C)")
     return x.shape[_FIRST_SPATIAL:]
 
 
 def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Give which element each tap of each window is along an axis: ``(output, kernel)``.
+    """Return the index along an axis of each tap of each window: ``(output, kernel)``.
 
-    In the padding it is negative or beyond the size.
+    The index of a tap in the padding is negative or beyond the size.
     """
     check_table((window.output[axis], window.kernel[axis]), "the taps")
     starts = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]

@@ -1,5 +1,5 @@
-"""ONNX: models of opsets 1 to 28 are read into ``engine.graph``.
+"""ONNX: reads models of opsets 1 to 28 into ``engine.graph``.
 
-The package ``onnx`` (extra ``onnx``) parses the file and knows the types; none of
-its evaluators is used.
+The package ``onnx`` (extra ``onnx``) parses the file and knows the types. Its evaluators are not
+used.
 """

@@ -20,15 +20,15 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
     """A model that is ready to run."""
 
     def __init__(self, model: Model, backend: EngineBackend) -> None:
-        """Take over."""
+        """Take over a model and the backend that runs it."""
         self._model = model
         self._runner = GraphRunner(model.graph, model.functions, backend)
 
     def run(self, inputs: Any, **_kwargs: Any) -> tuple[Any, ...]:
-        """Give its outputs, in order, of one array or of inputs in the order of the graph's.
+        """Return the outputs, in order; ``inputs`` is one array, or a list in the graph's order.
 
         Raises:
-            EngineError: It cannot be run, or not with these inputs.
+            EngineError: The model cannot be run, or not with these inputs.
         """
         arrays = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         graph = self._model.graph
@@ -36,24 +36,24 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
         if len(arrays) > len(names):
             names = list(graph.inputs)
         if len(arrays) > len(names):
-            raise EngineError(f"{len(arrays)} inputs are given, of {len(names)} at most")
+            raise EngineError(f"{len(arrays)} inputs are given, more than {len(names)}")
         named = dict(zip(names, arrays, strict=False))
         return tuple(self._runner.run(checked_inputs(graph, named)))
 
 
 class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
-    """What ``onnx.backend.test`` calls."""
+    """The backend class that ``onnx.backend.test`` calls."""
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **_kwargs: Any) -> EngineRep:
-        """Make a model ready.
+        """Prepare a model for runs.
 
         Raises:
-            EngineError: It cannot be run, or not on that device.
-            ModelError: It is no model.
+            EngineError: The model cannot be run, or not on that device.
+            ModelError: The argument is not a model.
         """
         if not cls.supports_device(device):
-            raise EngineError(f"there is no device {device!r} here: models are run on the CPU")
+            raise EngineError(f"there is no device {device!r} here: models run on the CPU")
         if not isinstance(model, ModelProto):
             raise ModelError(
                 f"a ModelProto is expected, not {type(model).__name__}: onnx.load makes one"
@@ -65,12 +65,12 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
         cls, node: NodeProto, inputs: Sequence[Any], device: str = "CPU", outputs_info: Any = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:  # fmt: skip  # the arguments are onnx's
-        """Run a node, of the newest opset unless ``opset_version`` says another: outputs in order.
+        """Run a node and return its outputs, in order; ``opset_version`` defaults to the newest.
 
-        ``inputs`` are arrays, one for each name that it reads; ``outputs_info`` is ignored.
+        ``inputs`` has an array for each name that the node reads; ``outputs_info`` is ignored.
 
         Raises:
-            EngineError: It cannot be run, or not with these inputs.
+            EngineError: The node cannot be run, or not with these inputs.
         """
         del outputs_info
         names = [name for name in node.input if name]
@@ -93,7 +93,7 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether a device can be asked for."""
+        """Whether models can run on a device."""
         return device.split(":", maxsplit=1)[0] == "CPU"
 
 

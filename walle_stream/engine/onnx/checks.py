@@ -1,4 +1,4 @@
-"""What a graph must keep to, and the bodies that ONNX publishes for operators without a rule."""
+"""Checks of graphs, and the bodies that ONNX publishes for operators without a rule."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from walle_stream.engine.lowering.registry import rules
 from walle_stream.errors import ModelError
 
 CALLS_MAX: Final = 256
-"""Functions that call one another in a row; names of values grow with each."""
+"""Largest depth of function calls; names of values grow with each call."""
 
 
 def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
-    """Put nodes in an order in which each finds its inputs made, or leave them where it is one.
+    """Return nodes in topological order; nodes that are in such an order keep it.
 
     Raises:
-        ModelError: They are cyclic, or a name is made twice.
+        ModelError: The nodes are cyclic, or a name is made twice.
     """
     result = set(known)
     producer: dict[str, int] = {}
@@ -34,7 +34,7 @@ def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
     order = _sorted_numbers(needs)
     if len(order) < len(nodes):
         left = min(set(range(len(nodes))) - set(order))
-        raise ModelError(f"{nodes[left].title}: it waits for itself: the graph is cyclic")
+        raise ModelError(f"{nodes[left].title}: it depends on itself: the graph is cyclic")
     return [nodes[number] for number in order]
 
 
@@ -57,29 +57,29 @@ def _sorted_numbers(needs: Sequence[set[int]]) -> list[int]:
 
 
 def check_names(names: Sequence[str], what: str) -> None:
-    """Refuse names that stand for two things.
+    """Refuse duplicate names.
 
     Raises:
-        ModelError: One is there twice.
+        ModelError: A name occurs twice.
     """
     for name, count in Counter(names).items():
         if count > 1:
-            raise ModelError(f"{what} {name!r} is there {count} times")
+            raise ModelError(f"{what} {name!r} occurs {count} times")
 
 
 def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
-    """Refuse functions that call themselves, by whatever way round, and endless chains.
+    """Refuse functions that call themselves, directly or not, and too long chains of calls.
 
     Raises:
-        ModelError: One calls itself, or a chain of calls is longer than ``CALLS_MAX``; the
-            message names those on the way.
+        ModelError: A function calls itself, and the message names the cycle; or a chain of calls
+            is longer than ``CALLS_MAX``.
     """
     calls = {
         key: {inner.key for node in function.nodes for inner in node.within()} & functions.keys()
         for key, function in functions.items()
     }
     depths: dict[OperatorKey, int] = {}
-    # without recursion: a chain of calls may be as long as a file
+    # not recursive: a file may have a chain of calls of any length
     for start in functions:
         way = {start: sorted(calls[start])} if start not in depths else {}
         while way:
@@ -98,8 +98,8 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
     deepest = max(depths, key=lambda function: depths[function], default=None)
     if deepest is not None and depths[deepest] > CALLS_MAX:
         raise ModelError(
-            f"function {deepest.name!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at"
-            " most"
+            f"function {deepest.name!r} starts a chain of {depths[deepest]} calls, more than"
+            f" {CALLS_MAX}"
         )
 
 
@@ -109,7 +109,7 @@ def published_functions(
     functions: Mapping[OperatorKey, Any],
     read: Callable[[FunctionProto], Function],
 ) -> dict[OperatorKey, Function]:
-    """Give bodies by key of what a model uses, has no rule, and is no function of its own."""
+    """Return the bodies of used operators that have no rule and that the model does not define."""
     bodies: dict[OperatorKey, Function] = {}
     for node in proto.graph.node:
         domain = "" if node.domain == "ai.onnx" else node.domain

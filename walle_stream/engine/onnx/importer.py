@@ -1,7 +1,7 @@
 """Reads ONNX models: protobuf in, ``engine.graph.Model`` out.
 
-A file is checked as far as a wrong one could hurt: cut off, cyclic, data beside
-its folder. An operator judges its inputs when it is lowered.
+Checks find files that could do harm: truncated files, cycles, and data outside the folder.
+Lowering checks the inputs of operators.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ OPSETS: Final = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onn
 """The newest version of each of ONNX's domains that this engine knows."""
 
 DEPTH_MAX: Final = 32
-"""Graphs within graphs, and types within types."""
+"""Largest nesting depth of graphs, and of types."""
 
 _PLAIN_ATTRIBUTES = {
     AttributeProto.FLOAT: "f",
@@ -63,10 +63,10 @@ _PLAIN_ATTRIBUTES = {
 
 
 def load_model(path: str | Path) -> Model:
-    """Read an ONNX file. Blocks; tensors beside it are read from its folder alone.
+    """Read an ONNX file. Blocks; external tensors are read only from the file's folder.
 
     Raises:
-        ModelError: It is no ONNX model, or one that cannot be read.
+        ModelError: The file is not an ONNX model, or cannot be read.
     """
     if not isinstance(path, (str, Path)):
         raise ModelError(f"a model's path is expected, not {path!r:.100}")
@@ -82,10 +82,10 @@ def load_model(path: str | Path) -> Model:
 def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model") -> Model:
     """Read the bytes of a ``ModelProto``, called ``name`` in messages.
 
-    Its tensors outside of the file are in ``folder``; None: it may have none.
+    ``folder`` has its external tensors; with None the model may have none.
 
     Raises:
-        ModelError: It is no ONNX model, or one that cannot be read.
+        ModelError: The bytes are not an ONNX model, or cannot be read.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ModelError(f"{name}: bytes of a model are expected, not {type(data).__name__}")
@@ -94,19 +94,19 @@ def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model")
         proto.ParseFromString(bytes(data))
     except DecodeError as error:
         raise ModelError(
-            f"{name}: no ONNX model, or cut off: {' '.join(str(error).split())}"
+            f"{name}: not an ONNX model, or truncated: {' '.join(str(error).split())}"
         ) from error
     return import_model(proto, folder=folder, name=name)
 
 
 def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "model") -> Model:
-    """Take over what ``onnx.load`` gives; see ``parse_model``.
+    """Import a model that ``onnx.load`` has read; see ``parse_model``.
 
     Raises:
-        ModelError: It is not a model that can be run.
+        ModelError: The model cannot be run.
     """
     if not proto.HasField("graph"):
-        raise ModelError(f"{name}: it has no graph: no ONNX model, or cut off")
+        raise ModelError(f"{name}: it has no graph: not an ONNX model, or truncated")
     try:
         opsets = _opsets(proto.opset_import) or {"": 1}
         reader = _Reader(opsets, folder)
@@ -131,7 +131,7 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
 
 
 def _weights(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
-    """Name what products alone read, as their right operand."""
+    """Return the names that only products read, as their right operand."""
     right: set[str] = set()
     others = set(outputs)
     for node in nodes:
@@ -163,7 +163,7 @@ class _Reader:
         self._depth += 1
         _check_text(proto.name)
         if self._depth > DEPTH_MAX:
-            raise ModelError(f"graph {proto.name!r} is within more than {DEPTH_MAX} others")
+            raise ModelError(f"graph {proto.name!r} is nested in more than {DEPTH_MAX} others")
         constants = self._constants(proto)
         check_names([value.name for value in proto.input], f"graph {proto.name!r}: input")
         inputs = {value.name: _named_type(value, "input") for value in proto.input}
@@ -189,7 +189,7 @@ class _Reader:
         return constants
 
     def _outputs(self, proto: GraphProto, nodes: list[Node], known: set[str]) -> dict[str, Any]:
-        # a value may be given twice: the second time it has another name
+        # a value may be an output twice; the second one gets another name
         taken = known | {name for node in nodes for name in node.outputs}
         outputs: dict[str, ValueType] = {}
         for number, value in enumerate(proto.output):
@@ -212,7 +212,7 @@ class _Reader:
         newest = OPSETS.get(domain)
         if newest is not None and not 1 <= node.version <= newest:
             raise LoweringError(
-                f"{node.title}: this engine knows opsets 1 to {newest} of"
+                f"{node.title}: this engine supports opsets 1 to {newest} of"
                 f" {domain or 'ai.onnx'}: convert the model (onnx.version_converter)"
             )
         try:
@@ -262,7 +262,7 @@ def _opsets(imports: Sequence[Any]) -> dict[str, int]:
 
 
 def _check_text(*names: str | bytes) -> None:
-    # protobuf gives bytes where they are not UTF-8
+    # protobuf returns bytes if a name is not UTF-8
     for name in names:
         if not isinstance(name, str):
             raise ModelError(f"the name {name[:100]!r} is not UTF-8")
@@ -279,13 +279,13 @@ def _named_type(proto: ValueInfoProto, what: str) -> ValueType:
 
 
 def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
-    """Read the type of an input or output, within ``depth`` others; None where there is none.
+    """Read the type of an input or output, nested in ``depth`` others; None if it has no type.
 
     Raises:
-        ModelError: It is a map, or too deep.
+        ModelError: The type is a map or opaque, or is nested too deeply.
     """
     if depth > DEPTH_MAX:
-        raise ModelError(f"its type is within more than {DEPTH_MAX} others")
+        raise ModelError(f"its type is nested in more than {DEPTH_MAX} others")
     match proto.WhichOneof("value"):
         case "tensor_type" | "sparse_tensor_type" as which:
             tensor = getattr(proto, which)
@@ -298,7 +298,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
         case "optional_type":
             return OptionalType(value_type(proto.optional_type.elem_type, depth + 1))
         case "map_type":
-            raise ModelError("maps are no values of this engine: export the model without ZipMap")
+            raise ModelError("this engine does not support maps: export the model without ZipMap")
         case "opaque_type":
             raise ModelError("values of an opaque type cannot be read")
     return None
@@ -307,7 +307,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
 def _dim(proto: Any) -> int | str | None:
     which = proto.WhichOneof("value")
     if which == "dim_value":
-        # some exporters write -1 for a size that is not known
+        # some exporters write -1 for an unknown size
         return int(proto.dim_value) if proto.dim_value >= 0 else None
     if which != "dim_param":
         return None

@@ -1,4 +1,4 @@
-"""Tensors of ONNX files as arrays, those beside the file included."""
+"""Reads tensors of ONNX files, and external ones, as arrays."""
 
 import os
 import stat
@@ -23,10 +23,10 @@ _PACKED_BITS: Final = {
 
 
 def array_of(proto: TensorProto, folder: Path | None = None) -> Array:
-    """Read a tensor, which is not to be written to; ``folder`` may have its data.
+    """Read a tensor as a read-only array; ``folder`` has external data.
 
     Raises:
-        ModelError: Its data is short, or outside of the folder.
+        ModelError: The data does not fit the shape, or is outside the folder.
     """
     try:
         array = _read(proto, folder)
@@ -44,7 +44,7 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
     dtype = element_type(proto.data_type)
     if proto.data_location == TensorProto.EXTERNAL:
         if dtype == TEXT:
-            raise ModelError("strings cannot lie beside the model")
+            raise ModelError("strings cannot be external data")
         return _of_bytes(proto, _external(proto, folder), shape, dtype)
     if dtype == TEXT:
         _check_count(len(proto.string_data), prod(shape), shape)
@@ -55,7 +55,7 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
         return np.array(texts, TEXT).reshape(shape)
     if proto.HasField("raw_data"):
         return _of_bytes(proto, proto.raw_data, shape, dtype)
-    # a count that does not fit is seen before anything is converted
+    # check the number of elements before any conversion
     count = max(len(data) for data in (
         proto.float_data, proto.int32_data, proto.int64_data, proto.double_data, proto.uint64_data,
     ))  # fmt: skip
@@ -71,7 +71,7 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
 
 def _check_count(count: int, wanted: int, shape: tuple[int, ...], what: str = "elements") -> None:
     if count != wanted:
-        raise ModelError(f"it has {count} {what}, its shape {list(shape)} takes {wanted}")
+        raise ModelError(f"it has {count} {what}, but its shape {list(shape)} needs {wanted}")
 
 
 def _nbytes(proto: TensorProto, shape: tuple[int, ...], dtype: DType) -> int:
@@ -85,7 +85,7 @@ def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DT
         whole = onnx.TensorProto(dims=shape, data_type=proto.data_type, raw_data=data)
         return np.asarray(numpy_helper.to_array(whole)).reshape(shape)
     if dtype == BOOL:
-        # a byte that is neither 0 nor 1 is no bool of numpy's
+        # numpy's bool must be 0 or 1
         return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
     little = dtype if is_foreign(dtype) else dtype.newbyteorder("<")
     return native(np.frombuffer(data, little)).reshape(shape)
@@ -101,13 +101,13 @@ def _external(proto: TensorProto, folder: Path | None) -> bytes:
     offset, length = _number(entries, "offset", 0), _number(entries, "length", nbytes)
     _check_count(length, nbytes, tuple(proto.dims), "bytes")
     root = folder.resolve()
-    outside = ModelError(f"it is in {location!r}, which is no file of the model's folder")
+    outside = ModelError(f"it is in {location!r}, which is not a file in the model's folder")
     try:
-        # links are followed here, and none afterwards
+        # links are followed here, but not in the open call
         path = (root / location).resolve()
         if not location or not path.is_relative_to(root):
             raise outside
-        # a pipe would wait for its writer: it is opened without, and refused
+        # O_NONBLOCK: opening a pipe must not wait for its writer; it is refused below
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError, RuntimeError) as error:
         if error is outside:
@@ -131,15 +131,15 @@ def _number(entries: dict[str, str], key: str, default: int) -> int:
     if text is None or not text:
         return default
     if not (text.isascii() and text.isdecimal() and len(text) < 20):  # noqa: PLR2004  # of int64
-        raise ModelError(f"its {key} is {text[:40]!r}, no whole number from 0")
+        raise ModelError(f"its {key} is {text[:40]!r}, not a whole number from 0")
     return int(text)
 
 
 def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array:
-    """Read a sparse tensor, and spread it to all elements; see ``array_of``.
+    """Read a sparse tensor as a dense array; see ``array_of``.
 
     Raises:
-        ModelError: Its indices are not of its shape, or not as many as its values.
+        ModelError: An index is outside the shape, or the numbers of indices and values differ.
     """
     name = proto.values.name
     values, indices = array_of(proto.values, folder), array_of(proto.indices, folder)

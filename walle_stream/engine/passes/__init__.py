@@ -1,1 +1,1 @@
-"""Passes: programs in, better programs out; each keeps what the program gives."""
+"""Passes: each makes a program cheaper, and keeps its outputs."""

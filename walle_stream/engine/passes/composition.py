@@ -1,10 +1,9 @@
-"""Composition of regions: reads through a raster what the raster itself reads.
+"""Composition of regions: a region reads the source of an earlier raster directly.
 
-A region that reads a tensor which another region wrote can read that region's
-source instead, wherever their boxes meet. Addresses are taken apart in the mixed
-radix that the strides of the inner region form; each axis of the outer region
-then moves along digits, and the part of its box that stays inside of the inner
-region is again a box, or a few. This goes beyond MNN's fuseRegion: several
+An outer region that reads a tensor which an inner region wrote can read the inner region's source
+instead, wherever their boxes meet. The strides of the inner region form a mixed radix, in which
+addresses have digits. Each axis of the outer region moves along these digits. The part of its box
+inside the inner region is again one box, or a few. This goes beyond MNN's fuseRegion: several
 regions, partial cover, repeated and reversed axes, any number of axes.
 """
 
@@ -15,17 +14,17 @@ from typing import Final
 from walle_stream.engine.region import Region, View
 
 PIECES_MAX: Final = 64
-"""More regions than this from one pair are not worth a tensor less."""
+"""Largest number of regions from one pair; more would cost more than the saved tensor."""
 
 
 @dataclass(slots=True)
 class _Axis:
     size: int
     read: int
-    """Stride in the tensor between."""
+    """Stride in the intermediate tensor."""
     write: int
     digits: list[int]
-    """Of ``read``, one a digit of the radix."""
+    """Digits of ``read`` in the radix."""
 
 
 class _Radix:
@@ -42,7 +41,7 @@ class _Radix:
         return all(high % low == 0 and low * size <= high for high, low, size in pairs)
 
     def holds(self, base: Sequence[int]) -> bool:
-        """Whether the region's box, from its first place, carries into no higher digit."""
+        """Whether the region's box, from its first address, never carries into a higher digit."""
         limits = [self.limit(digit) for digit in range(len(base))]
         return all(
             limit is None or value + size <= limit
@@ -50,7 +49,7 @@ class _Radix:
         )
 
     def limit(self, digit: int) -> int | None:
-        """How many values a digit has; None for the first, which has no end."""
+        """Number of values of a digit; None for the first digit, which is unbounded."""
         return self.writes[digit - 1] // self.writes[digit] if digit else None
 
     def digits(self, address: int) -> tuple[list[int], int]:
@@ -64,8 +63,9 @@ class _Radix:
 def compose(outer: Region, inner: Region) -> list[Region] | None:
     """Read the inner region's source in place of the tensor that it wrote.
 
-    Gives regions that move what of the outer one the inner one wrote, with the inner one's
-    ``input``; none where they do not meet; None where it is no few boxes.
+    Returns regions, with the inner region's ``input``, for the elements of the outer region that
+    the inner one wrote. There are none if the regions do not meet. Returns None if the elements do
+    not form a few boxes.
     """
     if not inner.count or not outer.count:
         return []
@@ -88,9 +88,10 @@ def compose(outer: Region, inner: Region) -> list[Region] | None:
 
 
 def _upright(region: Region, *, by_write: bool) -> tuple[list[tuple[int, int, int]], int, int]:
-    """Give sizes, reads and writes of a region's axes, and where it begins to read and to write.
+    """Return size, read and write stride of each axis, and the first read and write address.
 
-    Axes whose writes, or else whose reads, go backwards are turned; those of one element left out.
+    Axes whose write strides (``by_write``) or read strides are negative are reversed. Axes of one
+    element are dropped.
     """
     source, target = region.source.offset, region.destination.offset
     axes = []
@@ -119,7 +120,7 @@ def _outer_axes(outer: Region, radix: _Radix) -> tuple[list[_Axis] | None, int, 
 
 
 def _split(size: int, read: int, write: int, radix: _Radix) -> list[_Axis] | None:
-    """Cut an axis where it passes from one digit to the next."""
+    """Split an axis where it carries from one digit to the next; None if that is impossible."""
     axes: list[_Axis] = []
     while True:
         digits, rest = radix.digits(read)
@@ -153,7 +154,7 @@ def _clip(
     radix: _Radix,
     boxes: list[tuple[list[_Axis], list[int], int]],
 ) -> bool:
-    """Collect the boxes inside of the inner region; False where they are too many."""
+    """Collect the boxes inside the inner region; False if there are too many."""
     for digit, size in enumerate(radix.sizes):
         low = offsets[digit]
         high = low + sum(axis.digits[digit] * (axis.size - 1) for axis in axes)
@@ -177,10 +178,11 @@ def _clip(
 
 
 def _spans(step: int, count: int, low: int, high: int, size: int) -> list[tuple[int, int]]:
-    """Give first and last coordinates of an axis at which a digit may stay below its size.
+    """Return spans (first and last coordinate) of an axis where a digit may lie in its range.
 
-    The digit goes from ``low`` to ``high`` in the box, by ``step`` along the axis. One span where
-    all other axes stay as well, and each coordinate alone where some do.
+    The digit goes from ``low`` to ``high`` in the box, by ``step`` along the axis. One span has the
+    coordinates where the digit fits for all coordinates of the other axes. Each coordinate where it
+    fits only for some of them is a span of its own.
     """
     rest = high - low - step * (count - 1)
     first, last = max(0, -((low + rest) // step)), min(count - 1, (size - 1 - low) // step)
@@ -220,9 +222,10 @@ def _region(
 
 
 def compose_all(outer: Region, inner: Sequence[Region], *, is_covered: bool) -> list[Region] | None:
-    """Read through all regions that wrote a tensor, apart from each other; see ``compose``.
+    """Compose with each of the regions that wrote a tensor; see ``compose``.
 
-    What no inner region wrote is left out; None where it is ``is_covered`` and something is.
+    Elements that no inner region wrote are left out. Returns None if some are left out although
+    ``is_covered`` says that the inner regions cover the tensor.
     """
     results: list[Region] = []
     for region in inner:

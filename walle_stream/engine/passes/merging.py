@@ -1,8 +1,8 @@
 """Vertical and horizontal merging of rasters (Walle 2022, geometric computing).
 
-Vertically a raster that reads another raster's output reads what that one read;
-the tensor between is dropped when nobody else reads it. Horizontally two steps
-that do the same are done once.
+Vertical merging: a raster that reads another raster's output reads that raster's input instead.
+The intermediate tensor is dropped if no other step reads it. Horizontal merging: equal steps run
+once.
 """
 
 from collections import defaultdict
@@ -18,14 +18,14 @@ from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, simplified
 
 RUN_MIN: Final = 8
-"""Elements that lie one behind the other in source and output: copied as fast as memory allows."""
+"""Contiguous elements in source and output that are copied as fast as memory allows."""
 
 
 _PIECE_COST: Final = 128
 
 
 def merge_vertically(program: Program) -> Program:
-    """Let rasters read through rasters: fewer tensors lie between."""
+    """Let rasters read through rasters, which saves intermediate tensors."""
     viewed = _viewed_in_place(program)
 
     def merged(step: Step, maker_of: Mapping[Tensor, Step]) -> list[Step]:
@@ -37,7 +37,7 @@ def merge_vertically(program: Program) -> Program:
 
 
 def _viewed_in_place(program: Program) -> Mapping[Tensor, int]:
-    """Count the elements of each tensor that rasters read which could be views of it."""
+    """Count the elements that rasters read of each tensor, if the raster could be a view of it."""
     counts: dict[Tensor, int] = defaultdict(int)
     for step in program.steps:
         if view_of(step) is not None:
@@ -53,15 +53,15 @@ def _merged(
         if inner is None or inner.operator is not Operator.RASTER:
             continue
         if all(region.input != number for region in step.regions):
-            continue  # a raster of nothing names an input for its dtype alone
+            continue  # an empty raster names an input only for its dtype
         merged = _through(step, number, inner)
         if merged is None:
             continue
         is_copied = view_of(step) is not None and view_of(merged) is None
         if is_copied and viewed[tensor] > tensor.size:
-            continue  # the taps of a window: one border is moved once, and each of them is a view
+            continue  # taps of a window: the input is padded once, and each tap is a view of it
         if view_of(merged) is None and 4 * _cost(merged) > 5 * (_cost(step) + _cost(inner)):
-            continue  # a border cuts what lies one behind the other into short pieces
+            continue  # a border would cut contiguous runs into short pieces
         return merged
     return None
 
@@ -99,7 +99,7 @@ def _through(step: Step, number: int, inner: Step) -> Step | None:
 
 
 def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) -> Step:
-    """Give a raster other regions, and only those of the inputs that they read."""
+    """Return a raster with other regions, and with only the inputs that they read."""
     used = sorted({region.input for region in regions}) or [0]
     order = {old: new for new, old in enumerate(used)}
     kept = tuple(
@@ -111,7 +111,7 @@ def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) 
 
 
 def _is_worth(step: Step, number: int, inner: Step) -> bool:
-    # what reads each element often had better read it from where it lies well
+    # a step that reads each element often should read it from a contiguous tensor
     read = sum(region.count for region in step.regions if region.input == number)
     if 4 * read <= 5 * prod(inner.output.shape):
         return True
@@ -119,7 +119,7 @@ def _is_worth(step: Step, number: int, inner: Step) -> bool:
 
 
 def _cost(step: Step) -> int:
-    """Estimate what a raster takes, in elements moved: to begin a piece takes as long as many."""
+    """Estimate the cost of a raster in moved elements; each piece has a fixed cost."""
     moved = sum(
         region.count + _PIECE_COST * (region.count // _run_of(region)) for region in step.regions
     )
@@ -137,7 +137,7 @@ def _run_of(region: Region) -> int:
 
 
 def merge_horizontally(program: Program) -> Program:
-    """Do once what several steps do."""
+    """Run equal steps only once."""
     known: dict[Any, Step] = {}
     same: dict[Tensor, Tensor] = {}
     steps = []

@@ -1,4 +1,4 @@
-"""How tensors are read: by which steps, and where a raster's output is a view of its input."""
+"""Readers of tensors, and rasters whose output is a view of their input."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,10 +12,10 @@ from walle_stream.engine.region import Shape, View
 def rewritten(
     program: Program, rule: Callable[[Step, Mapping[Tensor, Step]], Sequence[Step] | None]
 ) -> Program:
-    """Put in the place of each step what a rule makes of it; drop what nobody reads then.
+    """Replace each step by the steps that a rule returns, and drop steps without readers.
 
-    The rule is given the step that makes each tensor by now; inputs and constants have none. None
-    leaves the step as it is.
+    The rule gets a step and the current maker of each tensor; inputs and constants have none. If it
+    returns None, the step stays.
     """
     maker_of = {step.output: step for step in program.steps}
     steps: list[Step] = []
@@ -33,7 +33,7 @@ def readers(program: Program) -> Counter[Tensor]:
 
 
 def without_dead(program: Program) -> Program:
-    """Drop steps whose outputs nobody reads."""
+    """Drop steps whose outputs are never read, except steps on text."""
     alive = set(program.outputs)
     kept = []
     for step in reversed(program.steps):
@@ -44,10 +44,7 @@ def without_dead(program: Program) -> Program:
 
 
 def view_of(step: Step) -> View | None:
-    """Give the view of its one row-major input that a raster's output is.
-
-    None where elements have to be moved.
-    """
+    """Return a raster's output as a view of its one row-major input; None if elements must move."""
     if (
         step.operator is not Operator.RASTER
         or len(step.regions) != 1
@@ -76,7 +73,7 @@ def view_of(step: Step) -> View | None:
 
 
 def _by_axis(shape: Shape, axes: list[tuple[int, int]]) -> Shape | None:
-    """Give read strides by axis of ``shape``; ``axes`` are written innermost first."""
+    """Return the read strides of the axes of ``shape``; ``axes`` start with the innermost one."""
     results: list[int] = []
     rest = iter(axes)
     count, read = 1, 0
@@ -89,7 +86,7 @@ def _by_axis(shape: Shape, axes: list[tuple[int, int]]) -> Shape | None:
         while count < size:
             more, outer = next(rest)
             if outer != read * count:
-                return None  # the axis does not step evenly
+                return None  # the axis has no constant stride
             count *= more
         if count % size:
             return None

@@ -1,8 +1,7 @@
-"""Scales and shifts of columns go into the constants of the product before them.
+"""Folds scales and shifts of columns into the constants of the preceding product.
 
-``(x @ w) * s`` is ``x @ (w * s)`` where ``s`` is one constant a column, and two
-constants that are added one after the other are one. A batch normalisation behind
-a convolution so costs no more than a bias.
+``(x @ w) * s`` is ``x @ (w * s)`` if ``s`` has one constant per column, and two successive added
+constants are one. A batch normalisation after a convolution thus costs no more than a bias.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from walle_stream.engine.region import View, whole
 
 
 def fold_scales(program: Program) -> Program:
-    """Fold constants by column into products and into each other; the same to rounding."""
+    """Fold constants of columns into products and into each other; equal up to rounding."""
     counts = readers(program)
 
     def folded(step: Step, maker_of: Mapping[Tensor, Step]) -> list[Step] | None:
@@ -46,7 +45,7 @@ def _folded(
 
 
 def row_of(tensor: Tensor, maker_of: Mapping[Tensor, Step]) -> Array | None:
-    """Give the constant of each column ``(columns,)`` of a matrix of equal rows, or None."""
+    """Return the constant of each column ``(columns,)`` of a matrix with equal rows, or None."""
     if tensor.dtype.kind != "f" or not tensor.has_shape or tensor.rank != 2:  # noqa: PLR2004
         return None
     maker = maker_of.get(tensor)

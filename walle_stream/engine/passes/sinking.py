@@ -1,9 +1,9 @@
-"""Moves permutations behind elementwise operators, where they meet and cancel.
+"""Moves permutations after elementwise operators, where they meet and cancel.
 
-``f(permuted(x), permuted(y))`` is ``permuted(f(x, y))``: an operator that looks at
-one place at a time does not mind the order of memory. Convolutions work
-channels-last and leave a permutation behind; sunk through activations and
-residual sums it reaches the next convolution's own, its inverse, and both go.
+``f(permuted(x), permuted(y))`` is ``permuted(f(x, y))``: an elementwise operator is independent of
+the order of memory. Convolutions work channels-last and end with a permutation. It sinks through
+activations and residual sums to the next convolution, which begins with its inverse, and both
+disappear.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from walle_stream.engine.region import Region, View, simplified
 
 
 def sink_permutations(program: Program) -> Program:
-    """Let elementwise steps run in the order of memory of their inputs; permutations follow."""
+    """Run elementwise steps in the memory order of their inputs, and permute the results."""
     return rewritten(program, _sunk)
 
 
@@ -63,12 +63,12 @@ def _permutation_of(
             return None
         result = mine
     if result is None or len(result[0].size) == 1:
-        return None  # one axis: nothing is permuted
+        return None  # one axis has no order
     return result
 
 
 def _is_permutation(step: Step) -> bool:
-    # a raster of one region that moves every element of its one input to an address of its own
+    # whether a raster of one region moves each element of its only input to a separate address
     if step.operator is not Operator.RASTER or len(step.regions) != 1 or len(step.inputs) != 1:
         return False
     (region,) = step.regions
@@ -106,7 +106,7 @@ def _undone(
     shape: tuple[int, ...],
     step: Step,
 ) -> tuple[Tensor, *tuple[Step, ...]] | None:
-    """Give an input in the order before the permutation."""
+    """Return an input in the order before the permutation, and the steps that make it, or None."""
     maker = maker_of.get(tensor)
     if tensor.data is None and maker is not None and _is_permutation(maker):
         source = maker.inputs[0]

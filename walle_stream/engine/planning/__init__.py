@@ -1,1 +1,1 @@
-"""Planning: where each tensor of a program lies, and what is run together."""
+"""Planning: the place of each tensor of a program in memory, and the steps that share a loop."""

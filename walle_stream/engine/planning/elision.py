@@ -1,4 +1,4 @@
-"""Rasters that are read in place: their output is a view of what they read."""
+"""Elision of rasters whose output is a view of their input, and is read in place."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _VIEW_READERS: Final = ELEMENTWISE | REDUCTION
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """How a tensor is read: a view over its shape of a tensor that lies row-major."""
+    """A tensor as a view, over its own shape, of a row-major root tensor."""
 
     root: Tensor
     view: View
@@ -23,13 +23,13 @@ class Alias:
 
 @dataclass(slots=True)
 class Elision:
-    """Which rasters of a program move nothing."""
+    """A program without the rasters that move nothing."""
 
     aliases: dict[Tensor, Alias]
-    """Of every tensor but the loose ones; of most it is the tensor itself."""
+    """Alias of every tensor that is not loose; most tensors are their own root."""
     steps: list[Step]
     users: dict[Tensor, list[int]]
-    """By root: numbers in ``steps`` of those who read it; their count stands for the caller."""
+    """Numbers in ``steps`` of the readers, by root; ``len(steps)`` stands for the caller."""
 
 
 def is_loose(tensor: Tensor) -> bool:
@@ -47,7 +47,7 @@ def is_plain(view: View, shape: Shape) -> bool:
 
 
 def elide(program: Program) -> Elision:
-    """Find the rasters whose readers take a view."""
+    """Find the rasters whose readers all take a view."""
     readers = _readers(program)
     made = (step.output for step in program.steps)
     aliases = {
@@ -109,7 +109,7 @@ def _takes(reader: Step | None, view: View, shape: Shape) -> bool:
 
 
 def _is_matrix(view: View, shape: Shape) -> bool:
-    """Whether BLAS reads the last two axes as they lie."""
+    """Whether BLAS can read the last two axes without a copy."""
     (rows, columns), (high, low) = shape[-2:], view.strides[-2:]
     if columns == 1 or rows == 1:
         return rows * columns == 1 or 0 not in view.strides[-2:]
@@ -117,6 +117,6 @@ def _is_matrix(view: View, shape: Shape) -> bool:
 
 
 def _is_smooth(view: View, shape: Shape) -> bool:
-    """Whether the innermost axis that moves is read one behind the other, or not at all."""
+    """Whether the innermost axis of more than one element has stride 1 or 0."""
     inner = [stride for stride, size in zip(view.strides, shape, strict=True) if size > 1]
     return not inner or inner[-1] in {0, 1}

@@ -1,9 +1,8 @@
-"""Steps that are run together, some rows at a time, so that what they pass on stays in cache.
+"""Steps that run together on a few rows at a time, so that their tensors stay in cache.
 
-Elementwise steps and reductions of other axes do not mind whether they see all
-rows of a tensor or a few: a chain of them is one loop over tiles of rows. What
-only steps of the loop read never leaves its tile (vertical loop fusion without a
-compiler).
+Elementwise steps, and reductions over other axes, give the same result for a few rows as for all
+of them. A chain of such steps becomes one loop over tiles of rows. A tensor that only steps of the
+loop read never leaves its tile (vertical loop fusion without a compiler).
 """
 
 from dataclasses import dataclass, field
@@ -15,36 +14,36 @@ from walle_stream.engine.program import Step, Tensor
 from walle_stream.engine.region import Shape, strides_of
 
 TILE_BYTES: Final = 1 << 18
-"""Of the largest tensor of a loop, in one tile: several fit into the second cache."""
+"""Bytes of one tile of a loop's largest tensor; several tiles fit into the second-level cache."""
 
 _EVEN: Final = 16
 _EVEN_MIN: Final = 4 * _EVEN
 
 SIZE_MIN: Final = 1 << 13
-"""Elements below which steps are run whole."""
+"""Number of elements below which reductions are not cut."""
 
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """Steps over tiles of rows; one step alone has one tile."""
+    """Steps that run tile by tile; a step that cannot be cut is a loop with one tile."""
 
     steps: list[Step]
     axis: int = 0
-    """That is cut; all axes in front of it have size 1."""
+    """The axis that is cut; all axes before it have size 1."""
     rows: int = 0
-    """Size of it."""
+    """Size of the axis."""
     rows_per_tile: int = 0
     inner: list[Tensor] = field(default_factory=list)
-    """Made and read in the loop alone."""
+    """Tensors that are written and read only in the loop."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether it has more than one tile."""
+        """Whether the loop has more than one tile."""
         return 0 < self.rows_per_tile < self.rows
 
 
 def loops_of(elision: Elision) -> list[Loop]:
-    """Put steps that may share tiles together, all in order."""
+    """Group consecutive steps that may share tiles; the order of steps stays."""
     loops: list[Loop] = []
     current: Loop | None = None
     result: set[Tensor] = set()
@@ -68,7 +67,7 @@ def loops_of(elision: Elision) -> list[Loop]:
 
 
 def _frame_of(step: Step) -> tuple[int, int] | None:
-    """Give the axis that a step may be cut along, and its size."""
+    """Return the axis along which a step may be cut, and its size, or None."""
     if step.operator in ELEMENTWISE:
         shape = step.output.shape
     elif step.operator in REDUCTION:
@@ -123,11 +122,11 @@ def _cut(loop: Loop, first: int, elision: Elision) -> None:
     last = first + len(loop.steps) - 1
     if not loop.is_cut:
         return
-    # equal tiles: the last one is not a sliver
+    # equal tiles, so that the last one is not a sliver
     tiles = -(-loop.rows // loop.rows_per_tile)
     loop.rows_per_tile = -(-loop.rows // tiles)
     if loop.rows_per_tile >= _EVEN_MIN:
-        # of as many rows as many numbers divide, see ``backends.spreading``
+        # a number with many divisors; see ``backends.spreading``
         loop.rows_per_tile = -(-loop.rows_per_tile // _EVEN) * _EVEN
     loop.inner = [
         output for step in loop.steps for output in step.outputs

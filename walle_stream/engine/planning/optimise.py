@@ -1,4 +1,4 @@
-"""The passes in their order: what every backend runs is what comes out here."""
+"""The passes, in their order; every backend runs the optimised program."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from walle_stream.engine.passes.sinking import sink_permutations
 from walle_stream.engine.program import Array, Program, Step, Tensor
 
 ROUNDS_MAX: Final = 8
-"""Rounds of merging and sinking; programs are done after two or three."""
+"""Largest number of rounds of passes; most programs need two or three."""
 
 type Compute = Callable[[Step, Sequence[Array]], Array]
 
@@ -20,7 +20,7 @@ type Compute = Callable[[Step, Sequence[Array]], Array]
 def optimised(
     program: Program, compute: Compute, check: Callable[[Program], None] | None = None
 ) -> Program:
-    """Make a lowered program do less; ``check`` is called after each pass with what it made."""
+    """Run the passes on a lowered program; ``check`` is called with the result of each pass."""
     passes: list[Callable[[Program], Program]] = [
         merge_horizontally, merge_vertically, sink_permutations, fold_scales,
         partial(_fold_constants, compute=compute),
@@ -38,7 +38,7 @@ def optimised(
 
 
 def _fold_constants(program: Program, compute: Compute) -> Program:
-    # what depends on nothing is computed at once; constants that are spread stay as they are
+    # steps with known inputs are computed here; broadcast constants stay small
     folded: dict[Tensor, Tensor] = {}
     steps: list[Step] = []
     for step in program.steps:

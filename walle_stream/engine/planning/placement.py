@@ -1,6 +1,6 @@
-"""Where tensors lie: buffers of one arena, shared by those that do not live together.
+"""Placement of tensors in buffers of one arena, shared by tensors with disjoint lifetimes.
 
-An elementwise step may write over an input that nobody reads afterwards.
+An elementwise step may overwrite an input that no later step reads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,34 +13,34 @@ from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.program import Program, Step, Tensor
 
 ALIGNMENT: Final = 64
-"""Bytes: a line of cache, and the widest vector."""
+"""Alignment in bytes: a cache line, and the widest vector."""
 
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """Memory that one tensor lies in, or several one after the other."""
+    """Memory of one tensor, or of several in succession."""
 
     nbytes: int
     first: int
-    """Number of the step from which it is written; -1 for an input."""
+    """Number of the first step that writes it; -1 for an input."""
     last: int
-    """Number of the last step until which it is read."""
+    """Number of the last step that reads it."""
     offset: int = -1
-    """In the arena, bytes."""
+    """Offset in the arena, in bytes."""
 
 
 @dataclass(slots=True)
 class Placement:
-    """Of a whole program."""
+    """The buffers of a whole program."""
 
     buffers: Mapping[Tensor, Buffer]
-    """Of the roots that lie in the arena: not of constants, loose ones and those of tiles."""
+    """Buffers of the roots in the arena: not of constants, loose tensors or tensors of tiles."""
     arena_bytes: int
-    """Most memory that is used at once."""
+    """Size of the arena, which is the peak memory."""
 
 
 def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placement:
-    """Decide where the tensors of a program lie: a buffer for each root."""
+    """Assign a buffer to each root of a program."""
     spans: list[tuple[int, int]] = []
     for loop in loops:
         first = len(spans)
@@ -80,8 +80,8 @@ class _InLoop:
         self._elision = elision
         self._before: list[Step] = []
         self._gone: set[int] = set()
-        """Buffers that were written over: what lay in them is not there any more."""
-        # of what is read otherwise than as it lies, a tile would read what one before wrote over
+        """Ids of buffers whose earlier contents were overwritten."""
+        # roots with another layout: a tile would read elements that an earlier tile has overwritten
         self._askew = {
             elision.aliases[tensor].root
             for step in loop.steps for tensor in step.inputs
@@ -91,10 +91,10 @@ class _InLoop:
     def overwritten(
         self, step: Step, number: int, buffers: Mapping[Tensor, Buffer]
     ) -> Buffer | None:
-        """Find the buffer of a tensor that a step may write over: it, or one before read it last.
+        """Find a buffer that a step may overwrite, last read by the step or an earlier one.
 
-        A tile that was just read is in the cache, another buffer's is not. Where a loop
-        is not cut a step before has left it long ago.
+        A tile that was just read is in the cache, unlike a tile of another buffer. If the loop is
+        not cut, only the inputs of the step count: earlier tensors have left the cache.
         """
         if step.operator not in ELEMENTWISE or any(is_loose(operand) for operand in step.inputs):
             return None
@@ -106,7 +106,7 @@ class _InLoop:
         return None
 
     def passed(self, step: Step, buffers: Mapping[Tensor, Buffer]) -> None:
-        """Go on behind a step whose outputs were placed."""
+        """Record a step whose outputs were placed."""
         if self._loop.is_cut:
             self._before.append(step)
             self._gone.update(id(buffers[tensor]) for tensor in step.outputs if tensor in buffers)
@@ -130,13 +130,13 @@ class _InLoop:
 
 
 def _is_whole(tensor: Tensor, elision: Elision) -> bool:
-    """Whether a tensor is its root, place by place as it lies."""
+    """Whether a tensor has all elements of its root, in the same order."""
     alias = elision.aliases[tensor]
     return tensor.size == alias.root.size and is_plain(alias.view, tensor.shape)
 
 
 def _arrange(buffers: Iterable[Buffer]) -> int:
-    """Give each buffer an offset, the largest first, and return what all need."""
+    """Assign offsets, to the largest buffer first, and return the size of the arena."""
     placed: list[Buffer] = []
     needed = 0
     for buffer in sorted(buffers, key=lambda buffer: -buffer.nbytes):

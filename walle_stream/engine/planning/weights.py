@@ -1,10 +1,9 @@
-"""Weights of products of matrices, laid out as BLAS reads them fastest.
+"""Layout of weights of matrix products, for fast reads by BLAS.
 
-BLAS copies the right operand in blocks before it multiplies. Rows whose length is
-a multiple of a power of two lie in the same few sets of the cache, and the copy
-waits for itself; a line of cache between the rows spreads them (measured with
-OpenBLAS on AVX-512: 3 to 11 % of a product with rows of 2 to 12 KiB). The elements,
-and what is computed of them, are the same.
+BLAS copies the right operand in blocks before it multiplies. Rows whose length is a multiple of a
+power of two map to the same few sets of the cache, which slows the copy down. A gap of one cache
+line between the rows spreads them. This saves 3 to 11 % of a product with rows of 2 to 12 KiB,
+measured with OpenBLAS on AVX-512. The elements and the results are the same.
 """
 
 from collections.abc import Collection
@@ -22,9 +21,9 @@ _SIZE_MIN_BYTES: Final = 1 << 17
 
 
 def with_gaps(matrix: Array) -> Array:
-    """Lay a matrix out with a gap behind each row, where that makes products faster.
+    """Lay out a matrix with a gap after each row, if that makes products faster.
 
-    Gives a view of memory of its own, or the array itself.
+    Returns a read-only view of new memory, or the array itself.
     """
     if matrix.dtype.name not in {"float32", "float64"} or not matrix.flags.c_contiguous:
         return matrix
@@ -41,10 +40,10 @@ def with_gaps(matrix: Array) -> Array:
 
 
 def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
-    """Lay out the constants that are right operands of products and nothing else.
+    """Lay out the constants that are only right operands of products.
 
-    Arrays whose ids are ``kept`` stay: others hold them, too, and a second layout would be memory
-    twice.
+    Arrays whose ids are ``kept`` stay: they have other owners, so a new layout would double the
+    memory.
     """
     others = {*program.outputs}
     for step in program.steps:

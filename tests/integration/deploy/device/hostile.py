@@ -132,7 +132,7 @@ class Service:
         return PushedTask(task, version, "r1", files)
 
     def push(self, *tasks):
-        """Push to each device what it has not; anything else was said before."""
+        """Push to each device the versions that it lacks; other pushes were made before."""
         tasks = [self.task(each) if isinstance(each, str) else each for each in tasks]
 
         def behave(handler, profile):

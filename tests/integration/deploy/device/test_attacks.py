@@ -100,7 +100,7 @@ def other(host, agent):
 
 @pytest.fixture
 def refused(host, service, agent, clock, other):
-    """What was pushed is refused twice, with a growing pause, features go on, then good comes."""
+    """A push is refused twice, with a growing pause; features go on, then a good push comes."""
 
     def check(reason, mend=lambda: None, good=other):
         before = host.versions("phone-1")

@@ -216,7 +216,7 @@ def test_what_may_be_cached_says_so(served, url):
             200,
             "public, max-age=31536000, immutable",
         )
-    # a root that is not there yet must not be remembered as missing
+    # a root that does not exist yet must not be cached as missing
     missing = served.get(url, "metadata/2.root.json")
     assert (missing.status, missing.headers["Cache-Control"]) == (404, "no-store")
     own = served.files.exclusive["d-1"][0].url

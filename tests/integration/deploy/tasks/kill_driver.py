@@ -1,8 +1,8 @@
 """Kills commands in the middle, at every git command that changes something: driven by a test.
 
 ``kill_driver.py FOLDER``: a process without threads, so that it can fork. Each child runs one
-command in a process group of its own, which is killed after the N-th git command that changes
-something, or by a hook while the group's git holds its own lock. Then the same command
+command in a process group of its own. The group is killed after the N-th git command that changes
+something, or by a hook while its git holds its own lock. Then the same command
 is given again, as a person would. Prints a JSON object per kill.
 """
 

@@ -84,7 +84,7 @@ def looking(rows, down, *, number=0, only="", tasks=()):
 
 
 def taking(rows, down, **given):
-    """What an opened partition takes down with a head."""
+    """Return a function: a head to the replies that an opened partition takes."""
     look = looking(rows, down, **given)
 
     def take(head):

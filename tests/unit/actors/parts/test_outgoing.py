@@ -1,4 +1,4 @@
-"""What a commit lets out waits until the commit is durable, in its order."""
+"""Output of a commit waits, in order, until the commit is durable."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Who has a partition, and what its database is worth then."""
+"""Owners of a partition, and the validity of its database."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which record of the source a run or an event is of."""
+"""The source record of a run or an event."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What cannot run on a cluster is refused before anything starts."""
+"""A pipeline that cannot run on a cluster is refused before anything starts."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What a supervisor does, over a Ray whose actors answer at once."""
+"""Actions of a supervisor, over a Ray whose actors answer at once."""
 
 from itertools import chain, count
 from pathlib import Path

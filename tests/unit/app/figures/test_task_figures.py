@@ -1,4 +1,4 @@
-"""What is said of tasks at the end of a run, and of whom nothing is said."""
+"""The figures of tasks at the end of a run, and tasks without figures."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What a machine must have for a task, and how far packages are trusted."""
+"""A task's requirements of a machine, and the trust in packages."""
 
 import logging
 

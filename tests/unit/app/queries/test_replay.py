@@ -1,4 +1,4 @@
-"""Replaying: each letter once, marked behind its record, and what cannot be is said."""
+"""Replaying: each letter once, marked after its record; letters that cannot be are reported."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which mode of authentication a run takes over from the cluster that it joins."""
+"""The mode of authentication that a run takes over from the cluster that it joins."""
 
 import os
 from pathlib import Path

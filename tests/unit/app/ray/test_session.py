@@ -1,4 +1,4 @@
-"""What a worker must have in common with the driver, and what an address must answer."""
+"""Required equalities of worker and driver, and the required answer of an address."""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor

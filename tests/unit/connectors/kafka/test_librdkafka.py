@@ -1,4 +1,4 @@
-"""What librdkafka is told, and what is said where it is missing."""
+"""The options for librdkafka, and the message if it is missing."""
 
 import logging
 from functools import partial

@@ -1,4 +1,4 @@
-"""What kafka-python's fetcher does with errors of its polls; no broker."""
+"""Errors in polls of kafka-python's fetcher; no broker."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What is said of topics: missing, wrong, and settings that lose data."""
+"""Messages about topics: missing, wrong, and settings that lose data."""
 
 import argparse
 

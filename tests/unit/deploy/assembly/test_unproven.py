@@ -1,4 +1,4 @@
-"""What devices without a valid receipt reported is shown with the release of the version."""
+"""Reports of devices without a valid receipt are shown with the release of the version."""
 
 from contextlib import closing
 

@@ -186,7 +186,7 @@ def test_a_device_that_just_got_the_version_is_compared_as_soon_as_one_that_neve
     assert found.new.step.latency_us == {bucket_of(SLOW_US): 10, bucket_of(USUAL_US): 10}
 
 
-# What is invented leaves no row
+# Invented reports leave no row
 
 
 def invented():

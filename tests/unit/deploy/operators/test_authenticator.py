@@ -1,4 +1,4 @@
-"""Who is an operator, with which role, and every token that is none."""
+"""Operators and their roles by token, and every invalid token."""
 
 import http.server
 import json

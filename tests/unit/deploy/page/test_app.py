@@ -1,4 +1,4 @@
-"""Who sees and does what, under which headers."""
+"""Rights to see and change the page, and its headers."""
 
 import pytest
 

@@ -15,7 +15,7 @@ counts = st.integers(0, 12)
 
 
 def chances(mine, others, failing):
-    """How many of those that fail are of ``new``, where any may be: the hypergeometric."""
+    """Return the hypergeometric distribution of the number of failing devices in ``new``."""
     whole = math.comb(mine + others, failing)
     return {
         won: math.comb(mine, won) * math.comb(others, failing - won) / whole

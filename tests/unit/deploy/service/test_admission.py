@@ -1,4 +1,4 @@
-"""Who gets in, and who is answered 401, 403 or 429, as a client sees it."""
+"""Admission, and the answers 401, 403 and 429, as a client sees them."""
 
 import asyncio
 import json

@@ -101,7 +101,7 @@ def ask():
 
 
 def drawn(asking, device):
-    """Which version a device is to have."""
+    """Return the version that a device should have."""
     return asking.check(device, None, s_u="v1").tasks[0].version
 
 

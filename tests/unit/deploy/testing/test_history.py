@@ -1,4 +1,4 @@
-"""What the chaos campaign finds wrong in an audit log, and what it does not."""
+"""Faults of an audit log that the chaos campaign finds, and logs that it accepts."""
 
 import pytest
 

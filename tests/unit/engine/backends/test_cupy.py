@@ -157,7 +157,7 @@ def test_short_memory_of_the_device_is_an_error_of_ours(device, monkeypatch):
         raise MemoryError("Out of memory allocating 4 bytes")
 
     monkeypatch.setattr(device.xp, "empty", refuse)
-    with pytest.raises(EngineError, match="memory is short"):
+    with pytest.raises(EngineError, match="memory is exhausted"):
         run_step(CupyBackend(device), Operator.NEG, [np.ones(2, FLOAT)])
 
 

@@ -149,14 +149,14 @@ _Q = (1, 2, 3, 4)
         ([(3, 4)] * 3, {}, ShapeError, "neither 3 nor 4 axes"),
         ([(1, 3, 4)] * 3, {}, LoweringError, "'q_num_heads'"),
         ([(1, 3, 4)] * 3, {"q_num_heads": 3, "kv_num_heads": 1}, ShapeError, "in 3 heads"),
-        ([_Q, _Q, _Q, (5, 3)], {}, ShapeError, "does not spread"),
-        ([_Q, _Q, _Q, None, _Q], {}, LoweringError, "only one is given"),
-        ([_Q, _Q, _Q, None, (1, 2, 3), _Q], {}, ShapeError, "has not 4 axes"),
+        ([_Q, _Q, _Q, (5, 3)], {}, ShapeError, "cannot be broadcast"),
+        ([_Q, _Q, _Q, None, _Q], {}, LoweringError, "only one of past_key"),
+        ([_Q, _Q, _Q, None, (1, 2, 3), _Q], {}, ShapeError, "does not have 4 axes"),
         ([_Q] * 3, {"qk_matmul_output_mode": 4}, LoweringError, "0 to 3 are known"),
         ([_Q] * 3, {"softmax_precision": 7}, LoweringError, "element type 7"),
         ([_Q, _Q, _Q, None, None, None, (2,)], {}, ShapeError, "lengths of shape"),
         ([_Q] * 4, {"domain": "ai.onnx.preview"}, LoweringError, "4 inputs"),
-        ([_Q] * 3, {"domain": "ai.onnx.preview", "score_mod": 3}, LoweringError, "is no graph"),
+        ([_Q] * 3, {"domain": "ai.onnx.preview", "score_mod": 3}, LoweringError, "is not a graph"),
     ],
 )
 def test_bad_input_is_named(run_node, shapes, given, error, words):
@@ -227,8 +227,8 @@ _X = (2, 3, 4, 6)
         ([_X, (2, 4, 3), (2, 4, 3)], {"rotary_embedding_dim": 8}, ShapeError, "in pairs"),
         ([_X, (2, 4, 2), (2, 4, 2)], {}, ShapeError, "input 1 gives"),
         ([_X, (2, 4, 3), (2, 3, 3)], {}, ShapeError, "input 2 gives"),
-        ([_X, (9, 3), (9, 3), (2, 4)], {}, DTypeError, "places are whole numbers"),
-        ([_X, (9, 3), (9, 3), (4, 2)], {}, ShapeError, "places of shape"),
+        ([_X, (9, 3), (9, 3), (2, 4)], {}, DTypeError, "positions must be whole"),
+        ([_X, (9, 3), (9, 3), (4, 2)], {}, ShapeError, "positions of shape"),
     ],
 )
 def test_bad_input_is_named_of_rotary(run_node, shapes, given, error, words):

@@ -182,9 +182,9 @@ X, W = np.ones((1, 2, 5, 5)), np.ones((2, 2, 3, 3))
 @pytest.mark.parametrize(
     ("inputs", "attributes", "error", "line"),
     [
-        ([X, W], {"strides": (0, 1)}, ShapeError, r"strides \[0, 1\]: 2 numbers from 1"),
-        ([X, W], {"pads": (1, 1)}, ShapeError, "4 numbers from 0"),
-        ([X, W], {"pads": (0, 0, 0, -1)}, ShapeError, "4 numbers from 0"),
+        ([X, W], {"strides": (0, 1)}, ShapeError, r"strides \[0, 1\]: 2 numbers of at least 1"),
+        ([X, W], {"pads": (1, 1)}, ShapeError, "4 numbers of at least 0"),
+        ([X, W], {"pads": (0, 0, 0, -1)}, ShapeError, "4 numbers of at least 0"),
         ([X, W], {"group": 3}, ShapeError, "in 3 groups for 2 channels"),
         ([X, W], {"group": 0}, ShapeError, "in 0 groups"),
         ([X, W], {"dilations": (3, 1)}, ShapeError, "wider than 5 elements"),

@@ -228,7 +228,7 @@ def test_compress_keeps_what_is_true(axis, known):
 
 
 def test_compress_refuses_longer_conditions():
-    with pytest.raises(ShapeError, match="of 2 slices"):
+    with pytest.raises(ShapeError, match="for 2 slices"):
         run("Compress", floats(2, 3), np.ones(3, bool), axis=0)
     assert run("Compress", floats(2, 3), np.zeros(3, bool), axis=1).shape == (2, 0)
 

@@ -211,7 +211,7 @@ def test_other_shapes_are_refused():
 
 def test_other_attributes_are_refused():
     given = parameters("GRU", 1)[:3]
-    with pytest.raises(LoweringError, match="'sideways', layout 0: there is none"):
+    with pytest.raises(LoweringError, match="'sideways' or layout 0 is unknown"):
         run("GRU", *given, direction=b"sideways")
     with pytest.raises(LoweringError, match="not 2 names"):
         run("GRU", *given, activations=(b"Tanh",))

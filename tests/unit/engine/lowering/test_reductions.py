@@ -144,7 +144,7 @@ def test_hardmax_before_opset_13_is_of_all_axes_from_one_on(run_node):
     ("operator", "inputs", "given", "error", "words"),
     [
         ("ReduceSum", [np.ones(3), np.array([1])], {}, ShapeError, "no axis 1 of 1"),
-        ("ReduceSum", [np.ones(3), np.array([0, -1])], {}, ShapeError, "name one twice"),
+        ("ReduceSum", [np.ones(3), np.array([0, -1])], {}, ShapeError, "name an axis twice"),
         ("ReduceSum", [np.ones(3), np.array([0.5])], {}, DTypeError, "whole numbers"),
         ("ReduceL1", [np.ones(3)], {"axes": 1, "version": 1}, EngineError, "'axes' must be"),
         ("ReduceMean", [np.ones(3, np.bool_)], {}, DTypeError, "not bool"),

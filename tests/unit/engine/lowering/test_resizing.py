@@ -187,8 +187,8 @@ def test_empty_tensors_are_resized_to_empty_ones():
 @pytest.mark.parametrize(
     ("more", "error", "line"),
     [
-        ({}, LoweringError, "one of scales and sizes"),
-        ({"scales": [1, 2], "sizes": [1, 8]}, LoweringError, "one of scales and sizes"),
+        ({}, LoweringError, "either scales or sizes"),
+        ({"scales": [1, 2], "sizes": [1, 8]}, LoweringError, "either scales or sizes"),
         ({"scales": [2]}, ShapeError, "1 scales for 2 axes"),
         ({"scales": [1, -2]}, ShapeError, "a scale of -2.0"),
         ({"scales": [1, np.nan]}, ShapeError, "a scale of nan"),
@@ -196,7 +196,7 @@ def test_empty_tensors_are_resized_to_empty_ones():
         ({"sizes": [1, -1]}, ShapeError, "sizes"),
         ({"sizes": [1, 1 << 40]}, ShapeError, "more than"),
         ({"sizes": [1, 1 << 30]}, ShapeError, "the coordinates of shape"),
-        ({"sizes": [4, 4], "axes": (0, -2)}, ShapeError, "name one twice"),
+        ({"sizes": [4, 4], "axes": (0, -2)}, ShapeError, "name an axis twice"),
         ({"sizes": [4], "axes": (2,)}, ShapeError, "no axis 2"),
         ({"sizes": [1, 8], "mode": b"sinc"}, LoweringError, "'mode' is 'sinc'"),
         ({"sizes": [1, 8], "nearest_mode": b"x"}, LoweringError, "nearest_mode 'x'"),

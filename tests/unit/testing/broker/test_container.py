@@ -1,4 +1,4 @@
-"""Which image is taken, and whose containers are removed, with a Docker that only tells."""
+"""The image of the broker and the removal of containers, with a Docker that only records."""
 
 import os
 import socket

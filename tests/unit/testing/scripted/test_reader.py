@@ -1,4 +1,4 @@
-"""What the conformance suite does not know of: pauses, aborts, several ends."""
+"""Features outside the conformance suite: pauses, aborts, several ends."""
 
 import os
 import signal

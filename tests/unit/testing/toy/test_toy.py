@@ -1,4 +1,4 @@
-"""What the conformance suite does not see of the toy backend: its rounding, its limit."""
+"""Properties of the toy backend outside the conformance suite: its rounding, its limit."""
 
 import numpy as np
 import pytest

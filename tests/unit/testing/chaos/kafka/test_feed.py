@@ -1,4 +1,4 @@
-"""Which lines of the input are still to be written."""
+"""The lines of the input that are still to be written."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a campaign over Kafka is made of, without a broker."""
+"""The parts of a campaign over Kafka, without a broker."""
 
 import re
 from pathlib import Path
