@@ -16,5 +16,5 @@ def test_a_supervisor_of_another_version_begins_nothing():
     asker = {"walle_stream": "0.0.9"}
     made = Supervisor(RunOptions(Path("d"), 1), logging.INFO, asker, b"of 0.0.9, and never read")
     for ask in (made.hello, made.told, made.observe, made.wait):
-        with pytest.raises(ClusterError, match=r", this process walle_stream 0\.0\.9: "):
+        with pytest.raises(ClusterError, match=r", this process has walle_stream 0\.0\.9: "):
             ask()

@@ -118,7 +118,7 @@ def test_a_link_is_followed_and_no_pipe_is_replaced(tmp_path):
     export_features(list, tmp_path / "link", "csv")
     assert (tmp_path / "link").is_symlink()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(WalleError, match="no file"):
+    with pytest.raises(WalleError, match="no regular file"):
         export_features(list, tmp_path / "pipe", "csv")
     assert (tmp_path / "pipe").is_fifo()
 
