@@ -73,7 +73,7 @@ def test_eye_like_is_eye(k):
 
 
 def test_eye_like_refuses_what_is_no_matrix():
-    with pytest.raises(ShapeError, match="no matrix"):
+    with pytest.raises(ShapeError, match="not a matrix"):
         run("EyeLike", np.ones(3))
     assert run("EyeLike", np.ones((0, 3))).shape == (0, 3)
 

@@ -245,7 +245,7 @@ def test_reverse_sequence_turns_the_beginning_of_each_row():
 def test_reverse_sequence_refuses_longer_rows_and_one_axis():
     with pytest.raises(EngineError, match=r"index 4 is not in 0 \.\. 3"):
         run("ReverseSequence", floats(4, 2), np.array([5, 1]))
-    with pytest.raises(ShapeError, match="one axis"):
+    with pytest.raises(ShapeError, match="the same axis"):
         run("ReverseSequence", floats(4, 2), np.array([1, 1]), time_axis=1)
 
 

@@ -27,7 +27,7 @@ def numbers(sequence):
 def test_construct_and_empty():
     assert numbers(run("SequenceConstruct", *some(3))) == [0, 1, 2]
     assert run("SequenceEmpty") == []
-    with pytest.raises(DTypeError, match="of one dtype"):
+    with pytest.raises(DTypeError, match="must have one dtype"):
         run("SequenceConstruct", np.zeros(1), np.zeros(1, np.int64))
 
 

@@ -108,7 +108,7 @@ def test_stft_refuses_frames_that_do_not_fit():
     x = np.zeros((1, 10, 1))
     with pytest.raises(ShapeError, match="frames of length 4 with step 0 for 10"):
         run("STFT", x, np.array(0), None, np.array(4))
-    with pytest.raises(ShapeError, match="frames of 11"):
+    with pytest.raises(ShapeError, match="frames of length 11"):
         run("STFT", x, np.array(1), None, np.array(11))
     with pytest.raises(ShapeError, match="window"):
         run("STFT", x, np.array(1), np.ones(3), np.array(4))

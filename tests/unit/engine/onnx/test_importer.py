@@ -312,7 +312,7 @@ def constant(**fields):
     ("fields", "reason"),
     [
         ({"dims": [3], "data_type": FLOAT, "raw_data": bytes(8)}, "it has 8 bytes, but its shape [3] needs 12"),
-        ({"dims": [1 << 30], "data_type": FLOAT, "raw_data": bytes(4)}, "takes 4294967296"),
+        ({"dims": [1 << 30], "data_type": FLOAT, "raw_data": bytes(4)}, "needs 4294967296"),
         ({"dims": [1 << 62, 1 << 62], "data_type": FLOAT}, "more than"),
         ({"dims": [-1], "data_type": FLOAT}, "negative size"),
         ({"dims": [1] * 65, "data_type": FLOAT, "float_data": [1]}, "65 axes"),
