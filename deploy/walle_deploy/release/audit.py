@@ -89,14 +89,14 @@ def read_entry(sealed: SealedEntry) -> AuditEntry:
     try:
         return msgspec.json.decode(sealed.text, type=AuditEntry, strict=True)
     except msgspec.MsgspecError as error:
-        raise IntegrityError(broken(sealed.number, f"it is no entry ({error})")) from error
+        raise IntegrityError(broken(sealed.number, f"it is not an entry ({error})")) from error
 
 
 def broken(number: int, problem: str) -> str:
     """Return the message about an entry that cannot be trusted."""
     return (
-        f"audit log: entry {number}: {problem}; nothing from here on can be trusted, compare it "
-        "with a backup"
+        f"audit log: entry {number}: {problem}; nothing from here on can be trusted: compare the "
+        "log with a backup"
     )
 
 

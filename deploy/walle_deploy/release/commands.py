@@ -115,7 +115,7 @@ class ReleaseCommands:
             if self._is_done(transaction):
                 return
             if transaction.stable().get(task):
-                raise ConflictError(f"{task} has a stable version already: release another one")
+                raise ConflictError(f"{task} already has a stable version: create a release")
             for stored in transaction.releases(task):
                 if stored.is_open or stored.is_offered:
                     raise ConflictError(
@@ -143,8 +143,8 @@ class ReleaseCommands:
                 return find_release(transaction, name)
             if transaction.release(name) is not None:
                 raise ConflictError(
-                    f"there is a release {name!r} already: names are used once, give "
-                    "metadata.name another"
+                    f"a release {name!r} exists already, and each name is used only once: change "
+                    "metadata.name"
                 )
             _check_published(transaction, spec.task, spec.version)
             for other in transaction.releases(spec.task, only_open=True):
@@ -247,8 +247,8 @@ class ReleaseCommands:
             transaction.put_snapshot(_REQUESTS, name, self._content_digest)
         elif known != self._content_digest:
             raise ConflictError(
-                f"the request id {self._request!r} was used for another change, and nothing was "
-                "done now: give each change an id of its own"
+                f"the request id {self._request!r} was used for another change, so nothing was "
+                "done now: give each change its own id"
             )
         return known is not None
 
@@ -274,8 +274,8 @@ class ReleaseCommands:
         if newer or not (is_stable or state.is_offered):
             other = f"release {newer[0].release_id!r}" if newer else "a later release"
             raise ReleaseStateError(
-                f"release {stored.release_id!r} is done, and {other} came after it: roll that "
-                "one back"
+                f"release {stored.release_id!r} is done, and {other} came after it: roll back "
+                "the later one"
             )
 
     def _supersede_done(self, transaction: WriteTransaction, newest: StoredRelease) -> None:

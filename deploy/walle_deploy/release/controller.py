@@ -78,7 +78,7 @@ class Controller:
             try:
                 self.turn()
             except WalleError as error:
-                _log.warning("no turn of the release controller: %s", error)
+                _log.warning("the release controller could not take a turn: %s", error)
             except Exception:  # noqa: BLE001 - the next turn must come, whatever this one met
                 _log.exception("a turn of the release controller failed")
             stop.wait(every_s)

@@ -105,7 +105,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def would_decide(self) -> str:
         """A description for people of the devices that would stop the release now."""
         if self.decides is None:
-            return "nothing now: not all devices of this step together"
+            return "nothing now, not even all devices of this step together"
         kind = {"latency": "slower", "output": "larger"}.get(self.gate, "affected")
         return f"{self.decides:,} more {kind} devices, and no more in the control group"
 
@@ -299,7 +299,7 @@ def _side(gate: str, group: GroupHealth, folded: Folded, index: int) -> Side:
 
 def _latency(tolerated: float, moved: Moved, version: str) -> str:
     if not moved.is_alike:
-        return f"latency: no calls as large as those of {version}, bounds, tolerated {tolerated:g}"
+        return f"latency: no call sizes in common with {version}, bounds, tolerated {tolerated:g}"
     return (
         f"latency: p50 {moved.ratio(0.5):.2f}, p99 {moved.ratio(0.99):.2f} times "
         f"that of {version}, tolerated {tolerated:g}"

@@ -45,4 +45,4 @@ def read_head(file: Path, keys: Path) -> AuditHead:
         claims = read_claims(text, known, [_AUDIENCE], "", ("number", "hash"))
         return AuditHead(int(claims["number"]), str(claims["hash"]))
     except (jwt.PyJWTError, ValueError, TypeError) as error:
-        raise IntegrityError(f"{file}: is no head that these keys have signed: {error}") from error
+        raise IntegrityError(f"{file}: is not a head signed by these keys: {error}") from error

@@ -63,7 +63,7 @@ class ReleaseSpec(Strict):
             raise ValueError(f"task: {error.message}") from None
         if ref.name != self.task:
             raise ValueError(
-                f"task: {self.task!r} has a version of its own: write it under version"
+                f"task: {self.task!r} contains a version: write the version under version"
             )
         try:
             Policy.of(self.policy.plain)
@@ -73,7 +73,7 @@ class ReleaseSpec(Strict):
             raise ValueError(f"holdOut: expected 0, or at least {LEAST_PERCENT:g}")
         percents = [step.percent for step in self.gray]
         if any(later <= earlier for earlier, later in pairwise(percents)):
-            raise ValueError("gray: each step must have more percent than the one before")
+            raise ValueError("gray: each step must have a larger percent than the previous one")
         return self
 
 

@@ -70,7 +70,7 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     bare, wrong = transaction.unproven(stored.task, stored.version)
     waits_for = []
     if state.is_open and transaction.lease_ends_ms(LEADER) <= transaction.now_ms():
-        waits_for.append("a release service, as none takes releases on now (walle serve)")
+        waits_for.append("a release service, because none drives releases now (walle serve)")
     waits_for += _waits_for(state, transaction.now_ms(), judgement)
     return Progress(
         release=stored.release_id,
@@ -121,7 +121,7 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement) -> list[s
             f"another person to approve it ('walle release approve {state.release.metadata.name}')"
         ]
     if state.paused_ms is not None:
-        return ["resume, as it is paused"]
+        return ["a resume, because the release is paused"]
     if state.stage == "simulation" and not state.is_simulated:
         return ["the simulation"]
     step = current_step(state)
@@ -134,10 +134,10 @@ def _step_waits_for(
 ) -> Iterator[str]:
     left_ms = state.since_ms + step.min_duration - now_ms
     if left_ms > 0:
-        yield f"{left_ms / 1000:,.0f} s to go by"
+        yield f"{left_ms / 1000:,.0f} s to pass"
     for group in judgement.silent:
         last = f"the last one came at {shown_time(group.last_ms)}" if group.last_ms else "none came"
-        yield f"reports of {group.version}: hardly a device sent one in this step, {last}"
+        yield f"reports of {group.version}: hardly any device sent one in this step, {last}"
     missing = step.min_devices - judgement.step_devices
     if missing > 0:
         # a share of a small fleet may have too few devices forever
@@ -150,4 +150,4 @@ def _step_waits_for(
         yield f"its devices to run in {step.min_exposure:g} minutes each {so_far}"
     unknown = [verdict.gate for verdict in judgement.verdicts if verdict.outcome == "wait"]
     if unknown:
-        yield f"something to look at for {', '.join(unknown)}"
+        yield f"data for the gates {', '.join(unknown)}"

@@ -60,8 +60,8 @@ def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
         if name != found_name:
             # of two releases that may give a device something, the later one does
             raise IntegrityError(
-                f"audit log: release {found_name!r} stands where {name!r} was made: their order "
-                "was altered past it"
+                f"audit log: the store has release {found_name!r} in the place of {name!r}: their "
+                "order was altered outside the log"
             )
 
 
@@ -79,20 +79,20 @@ def verify_chain(
         number = before.number + 1
         if sealed.number != number:
             raise IntegrityError(
-                broken(number, f"it is missing, entry {sealed.number} stands in its place")
+                broken(number, f"it is missing, and entry {sealed.number} is in its place")
             )
         if digest_text(sealed.text) != sealed.hash:
-            raise IntegrityError(broken(number, "its text is not what was sealed"))
+            raise IntegrityError(broken(number, "its text is not the sealed text"))
         entry = read_entry(sealed)
         if (entry.number, entry.release) != (number, sealed.release_id):
             raise IntegrityError(broken(number, "it was moved from another place"))
         if entry.previous != before.hash:
-            raise IntegrityError(broken(number, "it does not follow the entry before"))
+            raise IntegrityError(broken(number, "it does not follow the previous entry"))
         before = AuditHead(number, sealed.hash)
     if head is not None and before != head:
         raise IntegrityError(
-            f"audit log: it ends at entry {before.number}, but entry {head.number} was the last "
-            "one: its end was cut off or altered"
+            f"audit log: it ends at entry {before.number}, but entry {head.number} was the last: "
+            "its end was cut off or altered"
         )
     return entries
 
@@ -107,10 +107,10 @@ def need_head(entries: Sequence[SealedEntry], kept: AuditHead) -> None:
     """
     sealed_hash = next((entry.hash for entry in entries if entry.number == kept.number), "")
     if sealed_hash != kept.hash:
-        end = f"at entry {entries[-1].number}" if entries else "before that one"
+        end = f"at entry {entries[-1].number}" if entries else "before that entry"
         raise IntegrityError(
             f"audit log: entry {kept.number} is not the one that was written down: the log was "
-            f"made anew or cut off; it ends {end}"
+            f"rewritten or cut off; it ends {end}"
         )
 
 
@@ -119,4 +119,4 @@ def _compare(logged: Mapping[str, object], stored: Mapping[str, object], what: s
         if logged.get(name) != stored.get(name):
             problem = "is not in the log" if name not in logged else "differs from the log"
             problem = "is gone from the store" if name not in stored else problem
-            raise IntegrityError(f"audit log: {what} {name!r} {problem}: it was altered past it")
+            raise IntegrityError(f"audit log: {what} {name!r} {problem}: altered outside the log")

@@ -136,7 +136,7 @@ def test_a_team_from_a_release_to_a_kept_head(folder, walle):
         code, said, problem = walle(*check, *eve)
         assert (code, said) == (17, "")
         assert len(problem.splitlines()) == 1
-        assert "made anew or cut off" in problem
+        assert "rewritten or cut off" in problem
 
 
 def test_a_service_that_dies_between_commit_and_answer_does_it_once(folder, walle):

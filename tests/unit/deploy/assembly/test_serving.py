@@ -210,7 +210,7 @@ def test_no_service_starts_over_a_store_that_lacks_a_head_that_was_kept(store, t
     with pytest.raises(IntegrityError, match=r"entry 3 .* it ends at entry 3"):
         check_parts(setup)
     (tmp_path / "head").write_text("none")
-    with pytest.raises(IntegrityError, match="is no head"):
+    with pytest.raises(IntegrityError, match="is not a head"):
         check_parts(setup)
 
 

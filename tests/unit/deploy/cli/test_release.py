@@ -96,7 +96,7 @@ def test_what_devices_have_from_before_is_adopted(release):
             release("adopt", wrong)
     assert release("adopt", "shop/cart@v7", "--by", "bob").startswith("shop/cart: v7 is stable")
     assert json.loads(release("audit", "--json").splitlines()[-1])["action"] == "adopt"
-    with pytest.raises(ConflictError, match="stable version already"):
+    with pytest.raises(ConflictError, match="already has a stable version"):
         release.json("adopt", "shop/cart@v7")
 
 
@@ -118,9 +118,9 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     text = release("status", "ipv-v2")
     for part in (
         "20 % of the devices",
-        "s to go by and 40 more devices to report",
+        "s to pass and 40 more devices to report",
         "'walle release advance ipv-v2' goes on",
-        "as none takes releases on now (walle serve)",
+        "because none drives releases now (walle serve)",
         "v1: 190, v2: 10",
         "1 of 10 devices of v2, 0 of 190 devices of v1 beside",
         "1 more would stop it",
