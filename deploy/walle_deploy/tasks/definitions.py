@@ -1,8 +1,7 @@
-"""What a task's branch holds: ``task.yaml``, its script, resources, and ``files.yaml``.
+"""The definition on a task's branch: ``task.yaml``, its script, resources, and ``files.yaml``.
 
-Read from a folder with nothing but the files of one commit, so that what is not committed is
-missed here and not on a device. Place in the flow: ``building`` and the commands that commit
-and tag read it, out of a checkout.
+It is read from a folder with only the files of one commit. So an uncommitted file is missed here
+and not on a device. ``building`` and the commands that commit and tag read it from a checkout.
 """
 
 import os
@@ -22,25 +21,25 @@ from walle_stream.spec.models import Task
 
 TASK_FILE: Final = "task.yaml"
 FILES_FILE: Final = "files.yaml"
-"""Name of the file that declares audiences; there need not be one."""
+"""Name of the optional file that declares audiences."""
 
 PIPELINE_FILE: Final = "pipeline.yaml"
-"""Name of the pipeline over a sample, for tests; there need not be one."""
+"""Name of the optional pipeline over a sample, for tests."""
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """A task as a commit has it."""
+    """A task in a commit."""
 
     task: Task
-    """Its version is the tag's."""
+    """The task, with the tag as its version."""
     own: tuple[OwnFile, ...]
 
 
 def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definition:
-    """Read a task and check all of it, script included; compiles it.
+    """Read a task and check all of it, including the script, which is compiled.
 
     Raises:
-        SpecFileError: A definition is wrong, of another task, or names what is not committed.
+        SpecFileError: A definition is wrong, is of another task, or names an uncommitted file.
         ScriptError: The script is wrong.
     """
     task = _load(ref, folder)
@@ -73,12 +72,12 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
 
 @contextmanager
 def user_paths(start: str, folder: Path) -> Iterator[None]:
-    """Let errors name a checkout's files as the user knows them.
+    """Give files of a checkout the user's paths in errors.
 
-    ``start`` takes the place of the checkout's path, such as ``shop/ipv@v2:`` or ``folder/``.
+    ``start`` replaces the checkout's path, such as by ``shop/ipv@v2:`` or ``folder/``.
 
     Raises:
-        WalleError: As it was, with other words.
+        WalleError: The original error with replaced paths.
     """
     inside = f"{folder}{os.sep}"
     try:
@@ -102,7 +101,7 @@ def _load(ref: TaskRef, folder: Path) -> Task:
             "makes one",
             str(file),
         )
-    # nothing of the environment: the same commit gives the same bytes everywhere
+    # without the environment, so that the same commit gives the same bytes everywhere
     task = load_task(file, {})
     if task is None:
         raise SpecFileError(f"{file}:1:1: expected one Task in the file", str(file), 1, 1)

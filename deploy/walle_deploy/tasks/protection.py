@@ -1,8 +1,8 @@
-"""Keeps versions as they are in a group's repositories: tags are made once.
+"""Protection of versions in a group's repositories: a tag is made only once.
 
-git's own settings (``receive.denyDeletes``, ``denyNonFastForwards``) hold for branches alone, and
-let pass a deletion that says that there is nothing; so repositories of a folder have a hook. A
-host's must be protected there, see docs/deploy/tasks.md.
+git's settings (``receive.denyDeletes``, ``denyNonFastForwards``) protect only branches. They also
+let pass a deletion that claims an absent reference. So repositories of a folder have a hook. A
+host's repositories must be protected at the host, see docs/deploy/tasks.md.
 """
 
 import os
@@ -39,22 +39,22 @@ echo "$1 is a version: it does not move and is not deleted, make another one" >&
 exit 1
 """
 _SETTINGS: Final = {
-    # nobody's commits are thrown away
+    # no push may discard commits
     "receive.denyNonFastForwards": "true",
     "receive.denyDeletes": "true",
     "receive.fsckObjects": "true",
     "gc.autoDetach": "false",
-    # the group's own, whatever whoever pushes has for theirs
+    # the group's own hooks, whatever the pushing user configured
     "core.hooksPath": "hooks",
 }
 
 
 def protect(repository: Path) -> None:
-    """Set a new repository up.
+    """Configure a new repository.
 
     Raises:
         GitError: git refuses.
-        OSError: It cannot be written.
+        OSError: The repository cannot be written.
     """
     git = Git(repository)
     for name, value in _SETTINGS.items():
@@ -63,18 +63,18 @@ def protect(repository: Path) -> None:
 
 
 def add_hook(repository: Path) -> None:
-    """Write the hook where there is none, or an older one; one of somebody else's stays.
+    """Write the hook if it is missing or an older one; a hook of another author stays.
 
-    The repository is a bare one; its lock is held, or nobody else knows it.
+    The repository is bare. Its lock is held, or no other process knows the repository.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The hook cannot be written.
     """
     hook = repository / "hooks" / "update"
     text = hook.read_text(errors="replace") if os.path.lexists(hook) else ""
     if text and not text.startswith(_START):
         return
-    if text == _HOOK and os.access(hook, os.X_OK):  # else git passes over it
+    if text == _HOOK and os.access(hook, os.X_OK):  # git ignores a hook that is not executable
         return
     hook.parent.mkdir(exist_ok=True)
     part = hook.with_name(".update.walle-part")

@@ -1,6 +1,6 @@
-"""Makes a version: an annotated tag on what the group has of the task.
+"""New versions: a version is an annotated tag on the group's commit of the task.
 
-Place in the flow: ``walle task tag``; releases and builds begin with a tag.
+``walle task tag`` uses this module. Releases and builds begin with a tag.
 """
 
 from pathlib import Path
@@ -17,24 +17,25 @@ from walle_stream.errors import ConflictError, GitError
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """A version that was made."""
+    """A new version."""
 
     ref: TaskRef
     commit: str
     mended: str = ""
-    """What a killed command had left and was finished first."""
+    """Work of a killed command that was finished first."""
 
 
 def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
-    """Make a version, such as ``v2``, of what the group has; blocks.
+    """Make a version, such as ``v2``, of the folder's commit in the group; blocks.
 
-    The folder's files are committed. An empty message is the version's name.
+    The folder's files must be committed. An empty message becomes the version's name.
 
     Raises:
-        ConflictError: There is such a version, or somebody made one at this moment.
+        ConflictError: The version exists already, or another author made it at this moment.
         GitError: The folder has changes that are not committed, or the group refuses.
-        RefNotFoundError: The name is none, it is no working folder, or the group is not there.
-        SpecFileError: A definition is wrong, or says another version.
+        RefNotFoundError: The name is invalid, the folder is not a working folder, or the group is
+            missing.
+        SpecFileError: A definition is wrong, or names another version.
         ScriptError: The script is wrong.
     """
     with open_folder(folder) as work:
@@ -42,7 +43,7 @@ def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
         ref = TaskRef.parse(f"{work.ref.name}@{version}")
         head = _committed_head(work)
         _refuse_existing(work, ref, head, mended)
-        if upstream_tag(work, ref.tag):  # it is what a killed command made, just like this
+        if upstream_tag(work, ref.tag):  # a killed command made exactly this tag
             return Tagged(ref, head, mended)
         check_tree(work, work.tree_of(head), ref)
         tag = _make_tag(work, ref, head, message or str(ref))
