@@ -34,13 +34,13 @@ def _with_one_star(text: str) -> str:
 class ExclusiveFiles(Strict):
     """A resource of which each device or user has its own file."""
 
-    name: ResourceName = Field(description="What the script calls it: ctx.resource(name).")
+    name: ResourceName = Field(description="The script's name for it: ctx.resource(name).")
     files: Annotated[str, StringConstraints(max_length=500), AfterValidator(_with_one_star)] = (
         Field(
             description="Path in the branch with one * in its last part, which stands for the id."
         )
     )
-    by: Literal["device", "user"] = Field(default="device", description="Whose ids they are.")
+    by: Literal["device", "user"] = Field(default="device", description="Kind of the ids.")
 
 
 class TaskFilesSpec(Strict):
@@ -85,9 +85,7 @@ def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:
     for index, exclusive in enumerate(definition.spec.exclusive):
         key: Key = ("spec", "exclusive", index)
         if exclusive.name in names:
-            raise document.error(
-                (*key, "name"), f"the resource {exclusive.name!r} stands here twice"
-            )
+            raise document.error((*key, "name"), f"the resource {exclusive.name!r} occurs twice")
         names.add(exclusive.name)
         own = _matches(document, key, exclusive, paths)
         if not own:

@@ -50,7 +50,7 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """
     if ref.version:
         raise RefNotFoundError(
-            f"{ref}: a version is made by walle task tag: name the task alone, {ref.name}"
+            f"{ref}: walle task tag makes versions: here name only the task, {ref.name}"
         )
     if group.is_local:
         _make_repository(Path(group.address), ref)
@@ -124,8 +124,8 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
         mine = work.git.try_line("rev-parse", "--verify", "--quiet", HEADS + branch)
         if not work.is_ancestor(mine, commit):
             raise ConflictError(
-                f"{folder} has commits of {ref} that the group has not: walle task commit pushes "
-                "them (--rebase where others were first)"
+                f"{folder} has commits of {ref} that the group does not have: walle task commit "
+                "pushes them (--rebase if others were first)"
             )
     upstream = commit if branch else ""
     target = Move(work.tree_of(head), work.tree_of(commit), commit, branch, upstream)
@@ -190,13 +190,13 @@ def _is_own_start(work: WorkingFolder, upstream_commit: str, tree: str) -> bool:
 def _exists(work: WorkingFolder, upstream_commit: str) -> ConflictError:
     if not upstream_commit:
         return ConflictError(
-            f"the task {work.ref} has versions, but somebody deleted its branch in "
-            f"{work.group.url(work.ref.scenario)}: have it put back there, or give another name"
+            f"the task {work.ref} has versions, but its branch was deleted in "
+            f"{work.group.url(work.ref.scenario)}: restore it there, or choose another name"
         )
     form = "--format=the last commit is by %an, %ar"
     last = work.git.line("show", "--no-patch", "--no-show-signature", form, upstream_commit)
     return ConflictError(
-        f"there is a task {work.ref} already ({last[:200]}): walle task checkout {work.ref}"
+        f"the task {work.ref} exists already ({last[:200]}): run walle task checkout {work.ref}"
     )
 
 
@@ -210,13 +210,13 @@ def _new_folder(folder: Path) -> Iterator[Path]:
     """
     folder = folder.absolute()
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ConflictError(f"{folder} holds something already: give another folder")
+        raise ConflictError(f"{folder} is not empty: give another folder")
     part = folder.with_name(f".{folder.name}.walle-part")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(part)
     except OSError as error:
-        raise GitError(f"{folder} cannot be made: {error.strerror}: give another one") from error
+        raise GitError(f"{folder} cannot be made: {error.strerror}: give another folder") from error
     try:
         for left in part.iterdir():  # from a killed command
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
@@ -225,7 +225,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
             part.rename(folder)
         except OSError as error:
             raise ConflictError(
-                f"{folder} was made by somebody else at this moment: give another folder"
+                f"another command made {folder} at this moment: give another folder"
             ) from error
     finally:
         if is_file(descriptor, part):

@@ -130,8 +130,8 @@ def _merged(work: WorkingFolder, mine: str, upstream: str) -> str:
     files = sorted({*parts[1 : parts.index("", 1)]})
     raise ConflictError(
         f"{work.ref}: others changed the same lines of {_listed(files)}; nothing of yours was "
-        "changed: git add --all, git commit, git pull --rebase and choose there, then walle task "
-        "commit"
+        "changed: run git add --all, git commit and git pull --rebase, choose there, then run "
+        "walle task commit"
     )
 
 
@@ -142,7 +142,8 @@ def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> Confli
     files = _changed(work, work.tree_of(head), work.tree_of(upstream))
     return ConflictError(
         f"{work.ref}: others committed meanwhile ({count}; the last by {last[:200]}) and changed "
-        f"{_listed(files)}; nothing of yours was changed: walle task commit --rebase puts it on top"
+        f"{_listed(files)}; nothing of yours was changed: walle task commit --rebase puts your "
+        "changes on top"
     )
 
 

@@ -53,7 +53,7 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
             what = "spec.script" if name == "script" else f"spec.resources[{name!r}]"
             raise SpecFileError(
                 f"{folder / TASK_FILE}: {what}: {relative} is not among the files of the commit: "
-                "only those of the task's own branch travel; look at .gitignore, too",
+                "only files of the task's own branch travel; check .gitignore, too",
                 str(folder / TASK_FILE),
             )
     own = find_own_files(folder / FILES_FILE, paths)
@@ -62,8 +62,8 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
         one = by_path.get(relative)
         if one is not None:
             raise SpecFileError(
-                f"{folder / FILES_FILE}: {one.path} is of {one.audience} alone, and {TASK_FILE} "
-                "gives it to everybody: take it out of one of them",
+                f"{folder / FILES_FILE}: {one.path} is for {one.audience} alone, but {TASK_FILE} "
+                "gives it to all devices: remove it from one of the two files",
                 str(folder / FILES_FILE),
             )
     compile_task(task)
@@ -97,8 +97,8 @@ def _load(ref: TaskRef, folder: Path) -> Task:
     file = folder / TASK_FILE
     if not file.is_file():
         raise SpecFileError(
-            f"{file}: is missing: a task's branch holds its definition there; walle task init "
-            "makes one",
+            f"{file}: is missing: a task's branch has its definition there; walle task init makes "
+            "one",
             str(file),
         )
     # without the environment, so that the same commit gives the same bytes everywhere
@@ -108,7 +108,7 @@ def _load(ref: TaskRef, folder: Path) -> Task:
     name = task.metadata.name
     if name != ref.task:
         raise SpecFileError(
-            f"{file}: metadata.name is {name!r}, the branch is {ref.task!r}: they have to be the "
+            f"{file}: metadata.name is {name!r}, but the branch is {ref.task!r}: both must be the "
             "same",
             str(file),
         )
@@ -117,7 +117,7 @@ def _load(ref: TaskRef, folder: Path) -> Task:
     if "version" in task.spec.model_fields_set and task.spec.version != ref.version:
         raise SpecFileError(
             f"{file}: spec.version is {task.spec.version!r}, the tag says {ref.version!r}: leave "
-            "spec.version out, the tag is the version",
+            "spec.version out, because the tag is the version",
             str(file),
         )
     return task.model_copy(update={"spec": task.spec.model_copy(update={"version": ref.version})})

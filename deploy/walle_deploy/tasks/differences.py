@@ -49,7 +49,7 @@ def diff_versions(group: Group, before: TaskRef, after: TaskRef) -> Difference:
     """
     if before.scenario != after.scenario:
         raise RefNotFoundError(
-            f"{before} and {after} are of different scenarios: two of the same can be compared"
+            f"{before} and {after} are of different scenarios: compare two of the same scenario"
         )
     with open_mirror(group, before.scenario) as mirror:
         old, new = (_state(mirror, mirror.commit(ref), str(ref)) for ref in (before, after))

@@ -80,12 +80,12 @@ def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFol
         if ref is None:
             if not branch:
                 raise GitError(
-                    f"{top} is at a version, which does not change: walle task checkout "
+                    f"{top} is at a version, which does not change: run walle task checkout "
                     f"{scenario}/TASK {top}"
                 )
             ref = TaskRef.parse(f"{scenario}/{branch.removeprefix(HEADS)}")
         elif ref.scenario != scenario:
-            raise ConflictError(f"{top} is of the scenario {scenario!r}: give another folder")
+            raise ConflictError(f"{top} belongs to the scenario {scenario!r}: give another folder")
         yield WorkingFolder(top, git, lock, group, ref)
 
 
@@ -96,5 +96,5 @@ def _find(folder: Path) -> tuple[Path, Path]:
         if inner.is_dir():
             return parent, inner
     raise RefNotFoundError(
-        f"{folder} is no working folder of a task: walle task checkout SCENARIO/TASK makes one"
+        f"{folder} is not a working folder of a task: walle task checkout SCENARIO/TASK makes one"
     )

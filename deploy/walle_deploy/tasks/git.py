@@ -150,11 +150,11 @@ class Git:
             )
         except subprocess.TimeoutExpired as error:
             raise GitError(
-                f"git {arguments[0]} did not end within {limit} s: look whether the group answers"
+                f"git {arguments[0]} did not end within {limit} s: check whether the group answers"
             ) from error
         except OSError as error:
             if not (self.work_tree or self.folder).is_dir():
-                raise GitError(f"{self.work_tree or self.folder} is no folder") from error
+                raise GitError(f"{self.work_tree or self.folder} is not a folder") from error
             missing: GitError = no_git(error)
             raise missing from error
 
@@ -188,8 +188,8 @@ class Git:
         email, closing, _ = rest.partition(">")
         if process.returncode or not name.strip() or not closing:
             raise GitError(
-                "git does not know who you are: git config --global user.name 'Your Name', and "
-                "user.email"
+                "git does not know who you are: run git config --global user.name 'Your Name', "
+                "and the same for user.email"
             )
         variables = {}
         for role in ("AUTHOR", "COMMITTER"):

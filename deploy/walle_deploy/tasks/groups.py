@@ -49,8 +49,8 @@ class Group(msgspec.Struct, frozen=True):
             )
         if _PASSWORD.match(address):
             raise RefNotFoundError(
-                "the group's URL holds a password: it would stand in files and messages; keep it "
-                "with git (git help credentials) and leave it out"
+                "the group's URL contains a password, which would appear in files and messages: "
+                "keep it with git (git help credentials) and leave it out"
             )
         if _URL.fullmatch(address) or _SCP.fullmatch(address):
             return cls(address.rstrip("/"), is_local=False)
@@ -94,7 +94,7 @@ def group_of_url(url: str) -> tuple[Group, str]:
     scenario = name.removesuffix(_SUFFIX)
     if not address or not is_name(scenario):
         raise RefNotFoundError(
-            f"the repository's origin {url[:200]!r} is no scenario of a group: expected "
+            f"the repository's origin {url[:200]!r} is not a scenario of a group: expected "
             "GROUP/SCENARIO.git"
         )
     return Group.parse(address), scenario

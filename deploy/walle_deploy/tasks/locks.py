@@ -81,14 +81,14 @@ class RepositoryLock:
         if note.pop("format", "") != _FORMAT:
             raise GitError(
                 f"{self._path} is of another version of walle, which was killed here: run its "
-                "command again with that one"
+                "command again with that version"
             )
         return note
 
     def _wait(self) -> None:
         if not lock_within(self.descriptor, self._wait_s):
             raise ConflictError(
-                f"another walle command works in {self._path.parent} since over "
+                f"another walle command has worked in {self._path.parent} for over "
                 f"{self._wait_s:g} s: wait for it, or end it"
             )
 

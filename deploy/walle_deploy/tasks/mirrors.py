@@ -59,13 +59,13 @@ class Mirror:
         if known != tag:
             raise ConflictError(
                 f"the version {ref} was moved: its tag was {known[:12]} when it was first seen "
-                f"here, and is {tag[:12]} in {self.url}; versions do not move: ask who did it, "
-                f"make another version, and if it has to be, delete {self.git.folder}"
+                f"here, and is {tag[:12]} in {self.url}; versions do not move: ask who moved it, "
+                f"make another version, and if necessary delete {self.git.folder}"
             )
         if self.git.line("cat-file", "-t", tag) != "tag":
             raise RefNotFoundError(
-                f"{ref}: its tag {ref.tag} is a lightweight one: a version is an annotated tag, "
-                "made by walle task tag"
+                f"{ref}: its tag {ref.tag} is lightweight, but a version is an annotated tag: make "
+                "one with walle task tag"
             )
         return self.git.line("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}")
 
@@ -89,8 +89,8 @@ class Mirror:
             return self._no_task(ref)
         if known:
             return RefNotFoundError(
-                f"somebody deleted the version {ref} in {self.url}: its tag was {known[:12]} when "
-                "it was first seen here"
+                f"the version {ref} was deleted in {self.url}: its tag was {known[:12]} when it "
+                "was first seen here"
             )
         return RefNotFoundError(
             f"there is no version {ref}{instead(ref.version, self.versions(ref.task))}"
@@ -150,14 +150,14 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
         if _ABSENT.search(process.stderr.decode(errors="replace")):
             if not group.is_local:
                 raise RefNotFoundError(
-                    f"there is no scenario {scenario!r} in {group.address}: a host's repositories "
-                    "are made there; make an empty one, or look whether you may read it"
+                    f"there is no scenario {scenario!r} in {group.address}: make an empty "
+                    "repository at the host, or check whether you may read it"
                 )
             names = group.scenarios()
             if scenario in names:
                 raise GitError(
                     f"git finds no repository at {url}: it is damaged (git fsck), or an insteadOf "
-                    "of your git configuration has git look elsewhere (git config --show-origin "
+                    "in your git configuration leads elsewhere (git config --show-origin "
                     "--get-regexp insteadof)"
                 )
             raise RefNotFoundError(

@@ -13,29 +13,29 @@ from walle_deploy.tasks.git import Git
 
 _START: Final = "#!/bin/sh\n# written by walle"
 _HOOK: Final = f"""{_START}, which brings it up to date: a version is made once
-# git gives the reference, what whoever pushes says it is at, and what it shall be at; zeros are
-# nothing. From nothing to nothing it deletes what there is, of branches, too, whatever it is set to
+# git gives the reference, its object before according to the push, and its object after; zeros
+# mean none. A push from none to none deletes any reference, also a branch, despite git's settings
 case "$2$3" in *[!0]*) ;; *)
-    echo "$1 is not deleted: the push says that it is not there" >&2
+    echo "$1 is not deleted: the push says that it does not exist" >&2
     exit 1
 esac
-# of a new one that is there, git finds out; one of another form would stand in the way of a task
-# or of versions, as git keeps names as files and folders
+# git itself finds a new reference that exists already. A name of another form could collide with
+# a task or a version, because git stores names as files and folders
 case "$2" in *[!0]*) ;; *)
     case "$1" in
     refs/heads/*/*)
-        echo "$1 is no task: a branch has no / in its name" >&2
+        echo "$1 is not a task: a branch has no / in its name" >&2
         exit 1 ;;
     refs/tags/*/*/*) ;;
     refs/tags/*/* | refs/heads/*) exit 0 ;;
     refs/tags/*) ;;
     *) exit 0 ;;
     esac
-    echo "$1 is no version: a tag is named TASK/VERSION" >&2
+    echo "$1 is not a version: a tag is named TASK/VERSION" >&2
     exit 1
 esac
 case "$1" in refs/tags/*) ;; *) exit 0 ;; esac
-echo "$1 is a version: it does not move and is not deleted, make another one" >&2
+echo "$1 is a version, which cannot be moved or deleted: make another one" >&2
 exit 1
 """
 _SETTINGS: Final = {

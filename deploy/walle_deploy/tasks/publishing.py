@@ -75,8 +75,8 @@ def push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None:
     if any(reason in output for reason in _REFUSED):
         work.lock.note({})  # the group does not have the object: nothing is left to finish
         raise ConflictError(
-            f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "
-            "at this moment: run the same command again"
+            f"{work.ref}: another person changed {name.removeprefix('refs/')} in "
+            f"{work.group.address} at this moment: run the same command again"
         )
     failed: GitError = git_error(("push",), process.stderr + process.stdout, process.returncode)
     raise failed

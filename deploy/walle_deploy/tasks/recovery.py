@@ -97,7 +97,7 @@ def _update_files(work: WorkingFolder, before: str, after: str) -> None:
     edited = [path for path, ids in changes.items() if content_ids[path] not in ids]
     if edited:
         raise ConflictError(
-            f"{work.folder / edited[0]} was edited while a command that was killed was not done "
+            f"{work.folder / edited[0]} was edited after a command was killed half-way "
             f"({len(edited)} such files): move it away, run the command again, then put it back"
         )
     written = [path for path, (_, new) in changes.items() if new]

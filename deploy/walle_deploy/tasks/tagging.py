@@ -58,14 +58,14 @@ def _committed_head(work: WorkingFolder) -> str:
     head = work.head()
     if work.staged_tree() != work.tree_of(head):
         raise GitError(
-            f"{work.folder} has changes that are not committed: walle task commit, or take them "
-            "back, then tag"
+            f"{work.folder} has changes that are not committed: run walle task commit, or revert "
+            "them, then tag"
         )
     upstream = fetch_branch(work)
     if not upstream or not work.is_ancestor(head, upstream):
         raise GitError(
-            f"{work.folder} has commits that {work.group.address} has not: walle task commit "
-            "pushes them, then tag"
+            f"{work.folder} has commits that {work.group.address} does not have: push them with "
+            "walle task commit, then tag"
         )
     return head
 
@@ -76,12 +76,12 @@ def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) 
     if here and upstream and here != upstream:
         raise ConflictError(
             f"the version {ref} was moved: its tag is {here[:12]} here and {upstream[:12]} in "
-            f"{work.group.address}; versions do not move: ask who did it, and take another name"
+            f"{work.group.address}; versions do not move: ask who moved it, and choose another name"
         )
     if not upstream and (here or seen_version(work.group, ref)):
         raise ConflictError(
-            f"there was a version {ref}, which somebody deleted in {work.group.address}: names are "
-            "used up, take another one"
+            f"the version {ref} was deleted in {work.group.address}, and names are not used again: "
+            "choose another name"
         )
     if not upstream:
         return
@@ -89,7 +89,7 @@ def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) 
     peeled = work.git.try_line("rev-parse", "--verify", "--quiet", f"{TAGS}{ref.tag}^{{commit}}")
     if is_just_mended and peeled == head:
         return
-    raise ConflictError(f"there is a version {ref} already: a version is made once, name the next")
+    raise ConflictError(f"the version {ref} exists already and cannot change: name the next one")
 
 
 def _make_tag(work: WorkingFolder, ref: TaskRef, commit: str, message: str) -> str:

@@ -140,13 +140,13 @@ def _copy_blob(process: subprocess.Popen[bytes], file: TreeFile, path: Path, ori
         pass  # the missing answer is reported below
     header = stdout.readline().split()
     if header[1:] != [b"blob", str(file.size_bytes).encode()]:
-        raise GitError(f"{origin}: git cannot read {_shown(file.path)}: look at the repository")
+        raise GitError(f"{origin}: git cannot read {_shown(file.path)}: check the repository")
     with path.open("xb") as target:
         left = file.size_bytes
         while left:
             piece = stdout.read(min(left, _PIECE_BYTES))
             if not piece:
-                raise GitError(f"{origin}: git gave only a part of {_shown(file.path)}")
+                raise GitError(f"{origin}: git returned only a part of {_shown(file.path)}")
             if left == file.size_bytes <= _LFS_MAX_BYTES and piece.startswith(_LFS):
                 raise GitError(
                     f"{origin}: {_shown(file.path)} is a git-lfs pointer, not the file: commit "
@@ -160,7 +160,7 @@ def _copy_blob(process: subprocess.Popen[bytes], file: TreeFile, path: Path, ori
 def _kind_problem(mode: str) -> str | None:
     if mode in {"100644", "100755"}:
         return None
-    return f"is {_KINDS.get(mode, f'of mode {mode}')}: only plain files travel, put the file there"
+    return f"is {_KINDS.get(mode, f'of mode {mode}')}: only plain files travel, add the file itself"
 
 
 def _path_problem(path: str) -> str | None:

@@ -189,7 +189,7 @@ def test_a_file_of_one_user_cannot_be_in_the_package_of_all(bench):
     folder = bench.begin()
     files = task_with(bench, folder, resources={"p": "users/ada.bin"})
     files |= {"files.yaml": OWN, "users/ada.bin": "a", "devices/m-1.onnx": "1"}
-    with pytest.raises(SpecFileError, match=r"users/ada.bin is of user:ada alone, and task.yaml"):
+    with pytest.raises(SpecFileError, match=r"users/ada.bin is for user:ada alone, but task.yaml"):
         bench.commit(folder, files)
 
 
