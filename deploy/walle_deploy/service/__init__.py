@@ -1,1 +1,1 @@
-"""The release service: answers checks with what is new for a device, and nothing else."""
+"""The release service: answers a device's check with the news for the device, if any."""

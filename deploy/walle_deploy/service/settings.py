@@ -1,4 +1,4 @@
-"""``kind: ReleaseService``: how a release service is set up."""
+"""``kind: ReleaseService``: the settings of a release service."""
 
 from typing import Annotated, Literal, Self
 
@@ -23,7 +23,7 @@ _Header = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9-]*$",
 
 
 class LimitsSpec(Strict):
-    """What one client, and all of them, may take."""
+    """Limits for one client and for all clients."""
 
     header_bytes: SizeBytes = Field(
         default=20_480, ge=1_024, le=2**20, description="Most bytes of a request's headers."
@@ -56,7 +56,7 @@ class LimitsSpec(Strict):
 
 
 class KnownDevicesSpec(Strict):
-    """What a worker remembers of devices."""
+    """Limits of a worker's memory of devices."""
 
     max: StrictInt = Field(
         default=1_000_000, ge=1, le=100_000_000, description="Devices that are remembered."
@@ -65,7 +65,7 @@ class KnownDevicesSpec(Strict):
 
 
 class ServiceSpec(Strict):
-    """Of a release service."""
+    """Settings of a release service."""
 
     cdn: _Url = Field(default="", description="Address of shared files; theirs are relative to it.")
     cen: _Url = Field(default="", description="Address of exclusive files, the same.")
