@@ -24,11 +24,11 @@ from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ForbiddenError, IdentityError, ServiceBusyError, WalleError
 
 OPEN_MODE: Final = (
-    "authentication is open: nobody is asked who he is, so reports are no evidence of who sent "
-    "them; write spec.authentication into the ReleaseService YAML (docs/deploy/identity.md)"
+    "authentication is open: devices need no proof of identity, so reports do not prove their "
+    "senders; add spec.authentication to the ReleaseService YAML (docs/deploy/identity.md)"
 )
 CLOSED: Final = (
-    "this service lets nobody see or change releases over HTTP: write spec.operators into its "
+    "this service neither shows nor changes releases over HTTP: add spec.operators to its "
     "ReleaseService YAML (docs/deploy/operators.md)"
 )
 _UNPROVEN_COST: Final = 10
@@ -90,7 +90,9 @@ class Admission:
             raise self._refused(
                 "forbidden",
                 address,
-                ForbiddenError(f"relay {proven.name!r} may bring reports, and ask for no device"),
+                ForbiddenError(
+                    f"relay {proven.name!r} may bring reports, but not check for devices"
+                ),
             )
         return proven.name
 
@@ -196,7 +198,7 @@ class Admission:
 
     def _too_much(self, who: str, what: str, after_s: float, address: str) -> ServiceBusyError:
         error = ServiceBusyError(
-            f"{who} sent more {what} than it may (spec.budgets): again in {after_s:.0f} s", after_s
+            f"{who} sent more {what} than it may (spec.budgets): retry in {after_s:.0f} s", after_s
         )
         return self._refused("over_budget", address, error)
 

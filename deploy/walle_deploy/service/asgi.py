@@ -49,7 +49,7 @@ def service_app(service: ReleaseService) -> ASGIApp:
         headers = picked(scope["headers"], wanted)
         length = headers.get(_LENGTH, b"0")
         if scope["path"] not in others and length.isdigit() and int(length) > body_max:
-            problem = {"error": f"a body of more than {body_max} bytes"}
+            problem = {"error": f"the body has more than {body_max} bytes"}
             answer = Answer.of(413, problem, {"connection": "close"})
         elif scope["path"] == CHECK_PATH:
             answer = check(headers, scope["client"])

@@ -54,12 +54,12 @@ async def read_body(request: Request, max_bytes: int, share: BodyShare) -> bytes
     try:
         async for piece in request.stream():
             if len(body) + len(piece) > max_bytes:
-                return _refused(413, f"a body of more than {max_bytes} bytes")
+                return _refused(413, f"the body has more than {max_bytes} bytes")
             if not share.grow(len(piece)):
-                return _refused(503, "too many long bodies at once: come again")
+                return _refused(503, "too many long bodies at once: retry later")
             body += piece
     except ClientDisconnect:
-        return JSONResponse({"error": "the body ended before its end"}, 400)
+        return JSONResponse({"error": "the connection ended before the end of the body"}, 400)
     return bytes(body)
 
 

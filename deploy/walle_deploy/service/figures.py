@@ -23,20 +23,23 @@ _DEAD_MS: Final = 30_000
 _COUNTERS: Final = {
     "checks_total": ("Checks of this worker by answer.", "answer"),
     "offers_total": ("Versions offered, by release.", "release"),
-    "report_frames_total": ("Frames of devices' reports by what became of them.", "outcome"),
-    "reports_total": ("Devices' reports by what became of them.", "outcome"),
+    "report_frames_total": ("Frames of devices' reports by outcome.", "outcome"),
+    "reports_total": ("Devices' reports by outcome.", "outcome"),
     "reports_without_receipt_total": ("Reports of devices without a receipt.", "version"),
-    "reports_with_invalid_receipt_total": ("Reports of devices with an invalid one.", "version"),
+    "reports_with_invalid_receipt_total": (
+        "Reports of devices with an invalid receipt.",
+        "version",
+    ),
     "refused_total": ("Requests that were not admitted.", "why"),
 }
 _GAUGES: Final = {
-    "unfit_devices": ("Devices whose Python a release's version was not checked with.", "release"),
+    "unfit_devices": ("Devices for whose Python a release's version was not checked.", "release"),
     "known_devices": ("Devices that this worker remembers.", ""),
-    "device_classes": ("Classes of devices that are kept.", ""),
-    "generation": ("Of the table in use.", ""),
+    "device_classes": ("Classes of devices in memory.", ""),
+    "generation": ("Generation of the table in use.", ""),
     "table_is_old": ("1 while a newer table cannot be loaded.", ""),
     "files_unread": ("Files of policies, keys and revocations that cannot be read.", ""),
-    "open": ("1 while nobody is asked who he is.", ""),
+    "open": ("1 while devices need no proof of identity.", ""),
 }
 
 

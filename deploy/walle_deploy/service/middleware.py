@@ -75,9 +75,9 @@ def push_middleware(
                     value, too_long = encode_push(push, header_bytes, randbelow(1_000))
                     for task in too_long:
                         service.warn_once(
-                            f"{task}: no device is told of its new version by {PUSH_HEADER}: its "
-                            f"addresses alone are longer than {header_bytes} bytes; raise "
-                            "header_bytes, and what proxies take (nginx: proxy_buffer_size)"
+                            f"{task}: {PUSH_HEADER} cannot announce its new version: its addresses "
+                            f"alone are longer than {header_bytes} bytes; raise header_bytes and "
+                            "the limit of proxies (nginx: proxy_buffer_size)"
                         )
                 if value:
                     old = [pair for pair in message.get("headers", ()) if pair[0] != _CACHE[0]]
@@ -94,8 +94,8 @@ def _push(
 ) -> Push | None:
     if not service.is_running:
         service.warn_once(
-            "no device is told of new versions: the release service was not started, as no "
-            "lifespan came here; enter service.running() in that of the application in front"
+            "devices are not told of new versions: the release service was not started, because "
+            "no lifespan came here; enter service.running() in the outermost application's lifespan"
         )
         return None
     try:

@@ -224,14 +224,14 @@ def _decoded[T](body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise SpecFileError(one_line(f"the request is none: {error}")) from None
+        raise SpecFileError(one_line(f"the request is invalid: {error}")) from None
 
 
 def _wanted(body: bytes, operator: Operator) -> Wanted:
     wanted = _decoded(body, Wanted)
     for text in (wanted.request, wanted.why, wanted.by):
         if not text.isprintable():
-            raise SpecFileError(f"{text[:200]!a}: control characters are of no text here")
+            raise SpecFileError(f"{text[:200]!a}: control characters are not allowed")
     if wanted.by in {"", operator.name}:
         return wanted
     note = f"{wanted.why} (--by {wanted.by})".strip()
@@ -256,7 +256,7 @@ def _audit(store: ReleaseStore, query: Mapping[str, str]) -> AuditPage:
     with store.reading() as transaction:
         head = transaction.audit_head()
         if not 0 <= after <= head.number or limit < 1:
-            raise SpecFileError(f"the audit log: after is 0 to {head.number}, limit 1 or more")
+            raise SpecFileError(f"the audit log: after is 0 to {head.number}, and limit at least 1")
         entries = transaction.audit(after=after, limit=limit)
         before = transaction.audit(after=after - 1, limit=1) if after else ()
         is_end = not entries or entries[-1].number >= head.number
@@ -274,7 +274,7 @@ def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:
             if entry.action == "advance" and entry.request != (request or None):
                 raise ConflictError(
                     f"{entry.by} advanced release {release!r} {(now_ms - entry.at_ms) / 1_000:.1f} "
-                    f"s ago ({entry.stage}, {entry.percent:g} %): once more with --revision "
-                    f"{stored.revision}, if you mean the step after what is there now"
+                    f"s ago ({entry.stage}, {entry.percent:g} %): repeat with --revision "
+                    f"{stored.revision} if you want the step after that one"
                 )
     return stored.revision

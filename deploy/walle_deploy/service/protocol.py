@@ -229,9 +229,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_bytes = 0
             if not self.transport.is_closing():
                 self.malformed.add(
-                    "bad_request", self.client[0] if self.client else "", "it is no HTTP"
+                    "bad_request", self.client[0] if self.client else "", "it is not HTTP"
                 )
-                self.send_400_response("this is no HTTP request")
+                self.send_400_response("this is not an HTTP request")
 
     def _is_whole_check(self, data: bytes) -> bool:
         return (

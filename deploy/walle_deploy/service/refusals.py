@@ -72,8 +72,8 @@ class RefusedRequests:
             return
         self._quiet_until_ms[why] = now_ms + _PAUSE_MS
         _log.warning(
-            "%s was refused: %s; %d such requests since the start of this worker, the next line "
-            "comes in a minute at the earliest, /metrics counts all (why=%s)",
+            "%s was refused: %s; %d such requests since the start of this worker; the next line "
+            "comes in a minute at the earliest, and /metrics counts all (why=%s)",
             who or "a client",
             problem,
             self._counts[why],

@@ -140,8 +140,8 @@ class ReleaseService:
             raise self.admission.refused_later(
                 f"device {proven!r}",
                 ForbiddenError(
-                    f"device {proven!r} sent the profile of {profile.device!r}: each asks for "
-                    "itself alone"
+                    f"device {proven!r} sent the profile of {profile.device!r}: a device may ask "
+                    "only for itself"
                 ),
             )
         hashed = hashed or id_hash(profile.device)
@@ -279,4 +279,4 @@ async def _every(pause_ms: int, act: Callable[[], Coroutine[None, None, None]]) 
             await act()
         except Exception:  # noqa: BLE001 - the edge to stores that others write
             # without this loop the service would silently continue with old releases
-            _log.exception("release service: %s failed, it is tried again", act.__name__)
+            _log.exception("release service: %s failed and is retried", act.__name__)
