@@ -1,10 +1,10 @@
-"""``spec.policy`` of a release: who may get it.
+"""``spec.policy`` of a release: the devices that may get the release.
 
-A policy is a mapping; all of its keys must hold, so ``{}`` is everybody. ``all``, ``any``,
-``not`` and ``exclude`` hold policies. Each condition is true, false or unknown: what a device
-does not say of itself (an empty text, 0 bytes) and what no attribute source knows of its user
-is unknown. ``not`` of unknown is unknown (Kleene's logic), and only a policy that is true
-lets a device in: nobody gets in, or around an exclusion, by saying nothing.
+A policy is a mapping, and all of its keys must hold, so ``{}`` admits every device. ``all``,
+``any``, ``not`` and ``exclude`` contain policies. A condition is true, false or unknown. Unknown
+are values that a device does not report (an empty text, 0 bytes), and attributes of its user that
+no source knows. ``not`` of unknown is unknown (Kleene's logic). Only a policy that is true admits a
+device, so no device gets in, or around an exclusion, by saying nothing.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
 DEPTH_MAX: Final = 20
-"""Policies within policies."""
+"""Most levels of policies within policies."""
 
 
 def _listed(value: Any) -> Any:
@@ -55,7 +55,7 @@ _Classes = Annotated[tuple[_Class, ...], BeforeValidator(_listed), Field(min_len
 
 
 class IdFile(Strict):
-    """Ids in a file, up to millions of them."""
+    """A file of ids, up to millions of them."""
 
     file: PathField = Field(description="Text with an id per line; read again when it changes.")
 
@@ -71,7 +71,7 @@ _Ids = Annotated[
 
 
 class Policy(Strict):
-    """Who may get a release; all keys that are given must hold."""
+    """The devices that may get a release; all given keys must hold."""
 
     all_: tuple["Policy", ...] = Field(default=(), alias="all", description="Each must hold.")
     any_: tuple["Policy", ...] | None = Field(
@@ -120,7 +120,7 @@ class Policy(Strict):
         """Read a policy that is stored as plain JSON.
 
         Raises:
-            SpecFileError: It is no policy, or has more than ``DEPTH_MAX`` levels.
+            SpecFileError: The JSON is not a policy, or has more than ``DEPTH_MAX`` levels.
         """
         if _depth(plain) > DEPTH_MAX:
             raise SpecFileError(f"the policy has more than {DEPTH_MAX} levels: make it flatter")
@@ -133,12 +133,12 @@ class Policy(Strict):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Return it as plain JSON, with the keys of YAML; paths as they are."""
+        """The policy as plain JSON with the YAML keys; paths as they are."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def _depth(value: Any) -> int:
-    # without recursion: what is stored may be deeper than Python's stack
+    # without recursion, because stored JSON may be deeper than Python's stack
     level, depth = [value], 0
     while level:
         inner: list[Any] = []

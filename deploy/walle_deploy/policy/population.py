@@ -1,4 +1,4 @@
-"""Files of device profiles: JSON objects with the keys that devices send."""
+"""Populations: files of device profiles, as JSON objects with the keys that devices send."""
 
 from pathlib import Path
 from typing import Final
@@ -14,11 +14,11 @@ _decoder: Final = msgspec.json.Decoder(DeviceProfile)
 
 
 def read_population(path: Path) -> list[DeviceProfile]:
-    """Return the profiles of a file of JSON Lines, each device once; blocks.
+    """Return the profiles of a file of JSON Lines, one per device; blocks.
 
     Raises:
-        SpecFileError: It cannot be read, holds no device, or a line is no profile or is of a
-            device that an earlier one is of; the message names file and lines.
+        SpecFileError: The file cannot be read or has no device, a line is not a profile, or a
+            device occurs twice; the message names the file and the lines.
     """
     by_device: dict[str, tuple[int, DeviceProfile]] = {}
     try:
