@@ -76,18 +76,18 @@ _Column = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 class AttributeSource(Strict):
     """The source of users' attributes."""
 
-    file: PathField = Field(description="CSV with a head, or a SQLite database.")
-    format: Literal["csv", "sqlite"] = Field(default="csv", description="Of the file.")
-    table: _Column = Field(default="users", description="Of a SQLite database.")
+    file: PathField = Field(description="CSV with a header row, or a SQLite database.")
+    format: Literal["csv", "sqlite"] = Field(default="csv", description="Format of the file.")
+    table: _Column = Field(default="users", description="Table of a SQLite database.")
     user: _Column = Field(default="user", description="Column of the user's id.")
     age_band: _Column = Field(default="age_band", description="Column; may be missing.")
     region: _Column = Field(default="region", description="Column; may be missing.")
     interest_tags: _Column = Field(default="interest_tags", description="Column; may be missing.")
     tag_separator: Annotated[str, StringConstraints(min_length=1, max_length=4)] = Field(
-        default="|", description="Between the tags of a cell."
+        default="|", description="Separator of the tags in a cell."
     )
     users_max: StrictInt = Field(
-        default=10_000_000, ge=1, le=50_000_000, description="Most users that are read."
+        default=10_000_000, ge=1, le=50_000_000, description="Most users to read."
     )
 
     def read(self, path: Path) -> AttributeTable:

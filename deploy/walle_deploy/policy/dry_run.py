@@ -116,7 +116,7 @@ def _reason_of(verdict: Verdict) -> str:
     for truth in (False, None):
         for part in verdict.inner:
             if part.truth is truth:
-                why = "is not met" if truth is False else "is not known of it"
+                why = "is not met" if truth is False else "is not known"
                 return f"{_described(part)} {why}"
     return "a condition is not met"
 

@@ -62,7 +62,7 @@ class WatchedFile[T]:
         except _UNREAD as error:
             problem = self._why(error)
             if problem != self.problem:
-                _log.warning("%s; what was known before stays", problem)
+                _log.warning("%s; the previous content stays in use", problem)
             self.problem = problem
             return False
         # the stamp is from before the reading, so the next call sees a change during the reading
@@ -72,7 +72,7 @@ class WatchedFile[T]:
     def _known(self) -> T:
         # reading a pipe or a device may never end
         if self.path.exists() and not self.path.is_file():
-            raise SpecFileError("is no file")
+            raise SpecFileError("is not a file")
         return self._read(self.path)
 
     def _why(self, error: Exception) -> str:

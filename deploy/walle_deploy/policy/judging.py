@@ -116,7 +116,7 @@ def _stage(release: ActiveRelease, facts: Facts) -> Verdict:
         case "gray" | "full" if release.stage == "gray" or release.percent < _ALL:
             share = _share(release.stage, release.percent, release.salt, facts)
             if facts.profile.device in release.devices:
-                named = Verdict("named: tried it before the share", truth=True)
+                named = Verdict("named: tried it in the beta", truth=True)
                 return Verdict("any", any_of([named.truth, share.truth]), "", (named, share))
             return share
         case _:

@@ -13,6 +13,6 @@ class PolicyDefinition(Strict):
     """A file of ``kind: Policy``, with the content of a release's ``spec.policy``."""
 
     api_version: Literal["walle/v1"] = Field(description="Version of the format.")
-    kind: Literal["Policy"] = Field(description="What this is.")
-    metadata: Metadata = Field(description="Who it is.")
+    kind: Literal["Policy"] = Field(description="Kind of the document.")
+    metadata: Metadata = Field(description="Name of the policy.")
     spec: Policy = Field(description="The policy.")

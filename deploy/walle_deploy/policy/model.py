@@ -79,7 +79,7 @@ class Policy(Strict):
     )
     not_: "Policy | None" = Field(default=None, alias="not", description="Must be false.")
     exclude: tuple["Policy", ...] = Field(
-        default=(), description="Each must be false: whom the release must never reach."
+        default=(), description="Each must be false: devices to exclude from the release."
     )
     app: _Texts | None = Field(default=None, description="Name of the app, or one of several.")
     app_version: _VersionRange | None = Field(
@@ -88,23 +88,24 @@ class Policy(Strict):
     os: _Texts | None = Field(default=None, description="Name of the system, or one of several.")
     os_version: _VersionRange | None = Field(default=None, description="Range of its versions.")
     model: _Texts | None = Field(
-        default=None, description="Of the hardware: patterns with *, ? and [...]."
+        default=None, description="Name of the hardware: patterns with *, ? and [...]."
     )
-    memory: _MemoryRange | None = Field(default=None, description="Such as '>= 4GiB'.")
+    memory: _MemoryRange | None = Field(default=None, description="Range, such as '>= 4GiB'.")
     performance: _Classes | None = Field(default=None, description="Performance classes.")
     interpreter: _Texts | None = Field(
         default=None, description="The device's Python, such as cpython-314."
     )
-    age_band: _Texts | None = Field(default=None, description="Of the user, as the source has it.")
-    region: _Texts | None = Field(default=None, description="Of the user: patterns, as of models.")
+    age_band: _Texts | None = Field(default=None, description="The user's, as in the source.")
+    region: _Texts | None = Field(default=None, description="The user's: patterns, as for models.")
     interest_tags: _Texts | None = Field(
-        default=None, description="The user has one of them at least."
+        default=None, description="The user has at least one of these tags."
     )
     percent: StrictFloat | StrictInt | None = Field(
         default=None, ge=0, le=100, description="Share of all devices, by a stable hash."
     )
     salt: _Text | None = Field(
-        default=None, description="Of that hash; policies with the same one take the same devices."
+        default=None,
+        description="Salt of the hash; policies with the same salt take the same devices.",
     )
     devices: _Ids | None = Field(default=None, description="Ids of devices, or a file of them.")
     users: _Ids | None = Field(default=None, description="Ids of users, or a file of them.")
@@ -112,7 +113,7 @@ class Policy(Strict):
     @model_validator(mode="after")
     def _check_salt(self) -> Self:
         if self.salt is not None and self.percent is None:
-            raise ValueError("salt: stands beside percent, which is not there")
+            raise ValueError("salt: needs percent, which is missing")
         return self
 
     @classmethod

@@ -29,8 +29,8 @@ def read_population(path: Path) -> list[DeviceProfile]:
                     first, _ = by_device.setdefault(profile.device, (number, profile))
                     if first != number:
                         raise SpecFileError(
-                            f"{path}:{number}:1: device {profile.device!r} stands in line {first} "
-                            "already: each device is to be there once",
+                            f"{path}:{number}:1: device {profile.device!r} is in line {first} "
+                            "already: each device may occur once",
                             *(str(path), number, 1),
                         )
     except OSError as error:
@@ -39,7 +39,7 @@ def read_population(path: Path) -> list[DeviceProfile]:
         ) from error
     if not by_device:
         raise SpecFileError(
-            f"{path}: there is no device in it: expected a profile per line, such as "
+            f"{path}: the file has no device: expected a profile per line, such as "
             '{"device": "d-17", "app": "shop"}',
             str(path),
         )
@@ -54,6 +54,6 @@ def _profile(path: Path, number: int, line: bytes) -> DeviceProfile:
         problem = str(error)
     if problem:
         raise SpecFileError(
-            f"{path}:{number}:1: no profile of a device: {problem}", str(path), number, 1
+            f"{path}:{number}:1: not a profile of a device: {problem}", str(path), number, 1
         )
     return profile

@@ -117,7 +117,7 @@ def store(folder):
 
 
 def test_it_says_who_would_get_a_release_alone_and_why(ran):
-    region = "any(os is android, region is cn-*) is not known of it"
+    region = "any(os is android, region is cn-*) is not known"
     assert ran().splitlines() == [
         "2 of 5 devices would get shop/ipv@v2 by release r1 at stage full, 1 have it",
         "        2  shop/ipv@v2 by release r1, 1 have it (all conditions are met): d-1, d-2",
@@ -316,12 +316,12 @@ def test_a_file_of_ids_that_cannot_be_read_is_an_error(ran, folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"device": "d"}\n{"device": 3}\n', r"population\.jsonl:2:1: no profile of a device"),
+        ('{"device": "d"}\n{"device": 3}\n', r"population\.jsonl:2:1: not a profile of a device"),
         (
             '{"device": "d"}\n\n{"device": "d", "os": "x"}\n',
-            r"population\.jsonl:3:1: device 'd' stands in line 1 already",
+            r"population\.jsonl:3:1: device 'd' is in line 1 already",
         ),
-        ("\n", "there is no device in it"),
+        ("\n", "the file has no device"),
         ('{"device": "d"}\n{"device": "user:ann"}\n', "cannot begin with 'user:'"),
         (None, "cannot be read: No such file"),
     ],
