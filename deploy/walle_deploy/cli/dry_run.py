@@ -1,4 +1,4 @@
-"""``walle release dry-run``: who would get what, and why, before anybody does."""
+"""``walle release dry-run``: the versions that devices would get, and why."""
 
 import argparse
 from pathlib import Path
@@ -56,7 +56,7 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     if options.service and "://" not in options.service:
-        # that is what the option was before a service could be asked
+        # the meaning of this option before dry runs could ask a service
         options.attributes, options.service = options.attributes or Path(options.service), ""
     file_options = [name for name in ("beta", "full", "alone") if getattr(options, name)]
     file_options += [name for name in ("percent", "salt") if getattr(options, name) is not None]

@@ -1,4 +1,4 @@
-"""What ``walle release dry-run`` does: a table, a population, and what comes of them."""
+"""The work of ``walle release dry-run``: decisions of a table for a population."""
 
 import argparse
 import os
@@ -32,20 +32,20 @@ from walle_stream.spec.single import kind_of, load_single
 class _Question(NamedTuple):
     table: ReleaseTable
     about: str = ""
-    """The release of the file; empty where there is none."""
+    """Id of the release in the file; empty for none."""
     subject: str = ""
-    """For people: what they would get by it."""
+    """Description for people of the devices that the file would serve."""
     notes: tuple[str, ...] = ()
 
 
 def run_dry_run(options: argparse.Namespace) -> int:
-    """Say what a population would get.
+    """Print the versions that a population would get.
 
     Raises:
-        SpecFileError: Release, policy, population, service or a file that policies look into
-            cannot be read.
+        SpecFileError: A file cannot be read: the release, policy, population, service, or a file
+            that a policy names.
         RefNotFoundError: The population has no such device.
-        WalleError: What the service says, or none is named.
+        WalleError: The service refuses, or no service or store is named.
     """
     question = _question(options)
     sources = Sources()
@@ -53,7 +53,7 @@ def run_dry_run(options: argparse.Namespace) -> int:
         sources = Sources(load_single(options.attributes, ServiceDefinition).spec.attributes)
         sources.refresh()
     profiles = read_population(options.population)
-    # reads the files of ids that policies name
+    # the index reads the files of ids that policies name
     ReleaseIndex(question.table, sources)
     if sources.problems:
         raise SpecFileError(

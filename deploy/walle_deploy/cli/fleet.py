@@ -1,4 +1,4 @@
-"""``walle fleet``: a host whose devices ask a release service, in one process."""
+"""``walle fleet``: a host whose devices check with a release service, in one process."""
 
 import argparse
 from collections.abc import Sequence
@@ -81,10 +81,10 @@ def add(commands: Any) -> None:
 
 
 def run_fleet(options: argparse.Namespace) -> int:
-    """Run the host and its agents until the source ends or a signal comes.
+    """Run the host and its agents until the source ends or a signal arrives.
 
     Returns:
-        As ``walle run``; with ``--id`` as ``walle device``.
+        The exit code, as of ``walle run``; with ``--id``, as of ``walle device``.
     """
     need_extra("tuf", "urllib3")
     need_url("--service", options.service, has_path=False)
@@ -173,7 +173,7 @@ def read_secrets(file: Path) -> dict[str, str]:
     """Read secrets of devices: JSON Lines with ``device`` and ``secret``.
 
     Raises:
-        SpecFileError: A line is none.
+        SpecFileError: A line is wrong.
     """
     import msgspec  # noqa: PLC0415 - of this alone
 
@@ -197,7 +197,7 @@ def _read(file: Path) -> bytes:
 
 
 def add_device(parser: Any) -> None:
-    """Add the options that go with ``--id``."""
+    """Add the options that require ``--id``."""
     group = parser.add_argument_group("with --id")
     group.add_argument(
         "--events", metavar="EVENTS", help="JSON Lines of its events, or - for standard input (-)"
@@ -210,10 +210,10 @@ def add_device(parser: Any) -> None:
 
 
 def refuse_device_options(options: argparse.Namespace) -> None:
-    """Refuse what goes with ``--id`` alone, as ``--profiles`` says it of each device.
+    """Refuse options that require ``--id``: with ``--profiles`` the file has their values.
 
     Raises:
-        SpecFileError: One of them is there.
+        SpecFileError: Such an option is given.
     """
     for name in ("events", "follow", *_FIELDS):
         if getattr(options, name):
@@ -222,12 +222,12 @@ def refuse_device_options(options: argparse.Namespace) -> None:
 
 
 def given_profile(options: argparse.Namespace) -> Any:
-    """Return the profile of a device: what was given, and what this machine knows.
+    """Return the profile of a device from the options and from this machine.
 
-    The place of its events is filled into ``options``.
+    This function also sets the default of ``options.events``.
 
     Raises:
-        SpecFileError: A value is none.
+        SpecFileError: A value is invalid.
     """
     import msgspec  # noqa: PLC0415 - of this alone
 
@@ -242,7 +242,7 @@ def given_profile(options: argparse.Namespace) -> Any:
     fields = {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
     profile = msgspec.structs.replace(this_machine(options.id), **fields)
     try:
-        # the same bounds as of a profile that came in
+        # the same limits as for a profile that a service receives
         return msgspec.convert(msgspec.to_builtins(profile), DeviceProfile, strict=False)
     except msgspec.ValidationError as error:
         raise SpecFileError(f"the profile of {options.id!r}: {error}") from error

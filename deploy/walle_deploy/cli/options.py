@@ -1,4 +1,4 @@
-"""Options that several commands have, and what is looked at before a command begins."""
+"""Options that several commands share, and checks before a command begins."""
 
 import argparse
 import importlib.util
@@ -16,7 +16,7 @@ SERVICE_VARIABLE: Final = "WALLE_SERVICE"
 
 
 def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """Add ``--store``, which the environment variable ``WALLE_RELEASES`` stands in for."""
+    """Add ``--store``, whose default is the environment variable ``WALLE_RELEASES``."""
     parser.add_argument(
         "--store",
         default=os.environ.get(STORE_VARIABLE, ""),
@@ -26,7 +26,7 @@ def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
 
 
 def add_releases(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """Add what reaches releases: a service or a store, and what proves who asks."""
+    """Add the options for a service or a store of releases, and for the proof of identity."""
     add_store(parser, also)
     parser.add_argument(
         "--service",
@@ -47,10 +47,10 @@ def add_releases(parser: argparse.ArgumentParser, also: str = "") -> None:
 
 
 def need_store(options: argparse.Namespace, also: str = "") -> str:
-    """Return the store that was named.
+    """Return the named store.
 
     Raises:
-        ServiceUnreachableError: None is named.
+        ServiceUnreachableError: No store is named.
     """
     if not options.store:
         raise ServiceUnreachableError(
@@ -60,10 +60,10 @@ def need_store(options: argparse.Namespace, also: str = "") -> str:
 
 
 def need_url(option: str, text: str, *, has_path: bool) -> None:
-    """Refuse what is no address of a server.
+    """Refuse a text that is not the address of a server.
 
     Raises:
-        SpecFileError: It is none.
+        SpecFileError: The text is not such an address.
     """
     if is_url(text, has_path=has_path):
         return
@@ -74,7 +74,7 @@ def need_url(option: str, text: str, *, has_path: bool) -> None:
 def bounded[N: (int, float)](
     kind: type[N], least: N, most: N, what: str = "a number"
 ) -> Callable[[str], N]:
-    """Return the ``type`` of an option; ``int`` takes digits alone."""
+    """Return the ``type`` of an option with bounds; ``int`` accepts only digits."""
 
     def parse(text: str) -> N:
         try:
@@ -89,7 +89,7 @@ def bounded[N: (int, float)](
 
 
 def duration(least_ms: int, most_ms: int = 366 * 86_400_000) -> Callable[[str], int]:
-    """Return the ``type`` of an option that is a time such as ``10s``; in milliseconds."""
+    """Return the ``type`` of an option with a duration such as ``10s``, in milliseconds."""
 
     def parse(text: str) -> int:
         from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
@@ -109,7 +109,7 @@ def need_extra(*modules: str, kind: type[WalleError] = DeployError) -> None:
     """Refuse to go on without modules of the extra ``deploy``.
 
     Raises:
-        WalleError: One of them is not installed; of the given kind.
+        WalleError: A module is not installed; the error is of type ``kind``.
     """
     for name in modules:
         if importlib.util.find_spec(name) is None:

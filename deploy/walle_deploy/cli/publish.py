@@ -1,4 +1,4 @@
-"""``walle release publish``: a version from its tag to where releases and devices find it."""
+"""``walle release publish``: build a version from its tag, and make it available."""
 
 import argparse
 from pathlib import Path
@@ -36,13 +36,13 @@ def add(commands: Any) -> None:
 
 
 def run_publish(options: argparse.Namespace) -> int:
-    """Build a version from its tag, sign it, and let releases know it; blocks.
+    """Build a version from its tag, sign it, and make it known for releases; blocks.
 
-    Done again, also after a kill in the middle, it changes nothing that is there.
+    A repetition, also after a kill in the middle, changes nothing that exists.
 
     Raises:
         ConflictError: The version was published with other files, or its tag was moved.
-        WalleError: It cannot be built, or signed, or the store does not answer.
+        WalleError: The version cannot be built or signed, or the store does not answer.
     """
     from walle_deploy.cli.output import print_json, print_line  # noqa: PLC0415 - msgspec is heavy
     from walle_deploy.cli.release_api import given_releases  # noqa: PLC0415 - beside it

@@ -1,4 +1,4 @@
-"""``walle release``: what brings versions to devices, and shows how that goes."""
+"""``walle release``: commands that bring versions to devices, and show the progress."""
 
 import argparse
 from importlib import import_module
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
 
 
 def add_verbs(verbs: Any) -> None:
-    """Add the sub-commands."""
+    """Add the sub-commands that ask a service or a store."""
     create = verbs.add_parser("create", help="begin a release")
     create.add_argument("file", type=Path, metavar="FILE", help="YAML of the kind Release")
     create.add_argument(

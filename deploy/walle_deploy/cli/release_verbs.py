@@ -1,4 +1,4 @@
-"""What the sub-commands of ``walle release`` do that ask a service, or a store."""
+"""The sub-commands of ``walle release`` that ask a service or a store."""
 
 import argparse
 import sys
@@ -30,7 +30,7 @@ from walle_stream.errors import (
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Say where releases stand."""
+    """Print the state of one release, or of all."""
     with given_releases(options) as releases:
         if options.release:
             states = [releases.look(options.release)]
@@ -54,10 +54,10 @@ def run_watch(options: argparse.Namespace) -> int:
     """Follow a release until it ends.
 
     Returns:
-        0 when it is done.
+        0 if the release is done.
 
     Raises:
-        ReleaseStateError: It ended otherwise.
+        ReleaseStateError: The release ended otherwise.
     """
     with given_releases(options) as releases:
         progress = releases.look(options.release)
@@ -125,7 +125,7 @@ def _whole_log(releases: Releases) -> tuple[Sequence[SealedEntry], AuditHead]:
     while page.kept is None and page.entries:
         page = releases.get(f"{AUDIT_PATH}?after={len(entries)}", AuditPage)
         entries += page.entries
-    # the service has looked at each page, too, if it is the one that it should be
+    # a genuine service has verified each page, too
     verify_chain(entries, page.head)
     if page.kept is not None:
         compare(entries, page.kept)
@@ -151,7 +151,7 @@ def _reached(entry: AuditEntry) -> str:
 def _followed(
     options: argparse.Namespace, releases: Releases, progress: Progress
 ) -> Iterator[Progress]:
-    """Yield how it goes, now and whenever that is something else, until the release ends."""
+    """Yield the progress now and after each change, until the release ends."""
     yield progress
     is_away = False
     while progress.is_open:
@@ -159,7 +159,7 @@ def _followed(
         try:
             latest = releases.look(options.release)
         except ServiceUnreachableError as error:
-            if not is_away:  # the release goes on without whoever looks at it
+            if not is_away:  # the release goes on without its watchers
                 sys.stderr.write(f"walle: {error.message}; watching goes on when it answers\n")
             is_away = True
             continue
@@ -185,10 +185,10 @@ def run_create(options: argparse.Namespace) -> int:
 
 
 def run_adopt(options: argparse.Namespace) -> int:
-    """Say which version devices have already.
+    """Set the version that devices already have.
 
     Raises:
-        RefNotFoundError: It is none.
+        RefNotFoundError: The reference names no version.
     """
     ref = TaskRef.parse(options.ref)
     if not ref.version:

@@ -1,4 +1,4 @@
-"""``walle repository``: signed metadata and the files that it names, from making to serving."""
+"""``walle repository``: signed metadata and its files, from making to serving."""
 
 import argparse
 import sys
@@ -81,11 +81,11 @@ def add(commands: Any) -> None:
 
 
 def _run_init(options: argparse.Namespace) -> int:
-    """Make a repository; where ``root.json`` for devices lies is printed.
+    """Make a repository, and print the path of the ``root.json`` for devices.
 
     Raises:
         DeployError: The threshold is above the number of keys.
-        ConflictError: There is one already.
+        ConflictError: The repository exists already.
     """
     need_extra("tuf")
     from walle_deploy.distribution.signed_urls import KeyRing  # noqa: PLC0415 - heavy
@@ -131,7 +131,7 @@ def _run_retire(options: argparse.Namespace) -> int:
 
 
 def _run_refresh(options: argparse.Namespace) -> int:
-    """Sign anew what is due."""
+    """Sign metadata that expires soon."""
     names = _open(options).refresh()
     _say(options, {"signed": names}, f"signed {', '.join(names)}")
     return 0
@@ -158,7 +158,7 @@ def _run_status(options: argparse.Namespace) -> int:
     """Show all roles.
 
     Returns:
-        0, or the exit code of ``IntegrityError`` when something is expired.
+        0, or the exit code of ``IntegrityError`` if a role has expired.
     """
     from datetime import UTC, datetime  # noqa: PLC0415 - for people only
 

@@ -94,13 +94,13 @@ def run_serve(options: argparse.Namespace) -> int:
     line += ", operators: " + ("by tokens" if spec.operators else "none, it takes no changes")
     print(json.dumps(fields) if options.json else line, flush=True)
     end_on_signals()
-    with listener:  # also where the store cannot be opened
+    with listener:  # closes it also if the store cannot be opened
         serve(options.file, setup, listener, options.workers, OPENER)
     return 0
 
 
 def end_on_signals() -> None:
-    """Let a first signal end uvicorn, and that be all: it raises the signal once more behind it."""
+    """Ignore SIGINT and SIGTERM outside uvicorn, which raises them again after its shutdown."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
 
@@ -109,8 +109,8 @@ def listen(address: str, option: str) -> socket.socket:
     """Listen at an address.
 
     Raises:
-        SpecFileError: It is none.
-        ServiceUnreachableError: It is taken, or not of this machine.
+        SpecFileError: The address is invalid.
+        ServiceUnreachableError: The address is in use, or not on this machine.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > _PORT_MAX:
@@ -120,7 +120,7 @@ def listen(address: str, option: str) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((name, int(port)))
-        # before the address is printed: a reader may connect at once
+        # before the address is printed, because a reader may connect at once
         listener.listen(4_096)
     except OSError as error:
         listener.close()

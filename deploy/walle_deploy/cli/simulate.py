@@ -44,15 +44,15 @@ def add(commands: Any) -> None:
 
 
 def run_simulate(options: argparse.Namespace) -> int:
-    """Simulate and say what was found.
+    """Run a simulation and print its result.
 
     Returns:
-        0 when all kinds passed, else the exit code of ``DeployError``.
+        0 if all kinds passed, else the exit code of ``DeployError``.
 
     Raises:
         SpecFileError: The kinds are wrong, or the extra is not installed.
-        PackageError: A package is none.
-        SourceError: The events are none.
+        PackageError: A file is not a package.
+        SourceError: The events are wrong.
     """
     try:
         from walle_deploy.simulation.report import as_json  # noqa: PLC0415 - heavy

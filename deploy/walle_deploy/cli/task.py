@@ -75,6 +75,6 @@ def _is_ref(text: str) -> bool:
     try:
         TaskRef.parse(text)
     except RefNotFoundError:
-        # one that is meant to be a version is refused as that, not as a file
+        # a wrong version is refused as a version, not as a missing file
         return "@" in text and not Path(text).exists()
     return not Path(text).exists()

@@ -1,4 +1,4 @@
-"""``walle token``: a key that signs tokens of devices, relays and operators."""
+"""``walle token``: keys, and signed tokens of devices, relays and operators."""
 
 import argparse
 from pathlib import Path
@@ -51,7 +51,7 @@ def run_key(options: argparse.Namespace) -> int:
     """Make a key.
 
     Raises:
-        SpecFileError: It cannot be written.
+        SpecFileError: The key cannot be written.
     """
     need_extra("jwt")
     from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - an extra
