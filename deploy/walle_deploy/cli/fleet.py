@@ -13,14 +13,14 @@ from walle_stream.wire.bearer import TOKEN_VARIABLE, token_from
 
 _FIELDS: Final = {
     "app": "name of the app that hosts the tasks",
-    "app_version": "such as 7.1",
-    "os": "such as android (default: this machine's)",
-    "os_version": "(default: this machine's)",
-    "interpreter": "its Python, such as cpython-314 (default: this process's)",
+    "app_version": "version of the app, such as 7.1",
+    "os": "name of the system, such as android (default: this machine's)",
+    "os_version": "version of the system (default: this machine's)",
+    "interpreter": "the device's Python, such as cpython-314 (default: this process's)",
     "performance": "low, middle or high (default: by memory and CPUs)",
-    "model": "of the hardware",
-    "memory_mb": "(default: this machine's)",
-    "user": "who is signed in",
+    "model": "name of the hardware",
+    "memory_mb": "memory in MiB (default: this machine's)",
+    "user": "signed-in user",
 }
 
 
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
     )
     fleet.add_argument("file", metavar="FILE", help="pipeline YAML, or the name of a shipped one")
     fleet.add_argument(
-        "--service", required=True, metavar="URL", help="of the release service, without a path"
+        "--service", required=True, metavar="URL", help="the release service, without a path"
     )
     fleet.add_argument(
         "--root", required=True, type=Path, metavar="FILE", help="root.json of the repository"
@@ -41,10 +41,10 @@ def add(commands: Any) -> None:
         "--profiles",
         type=Path,
         metavar="FILE",
-        help="JSON Lines, a device's profile each: device, app, appv, os, model ...",
+        help="JSON Lines, a device's profile per line: device, app, appv, os, model ...",
     )
     which.add_argument(
-        "--id", metavar="DEVICE", help="this machine is one device: its events in, as walle device"
+        "--id", metavar="DEVICE", help="run this machine as one device, like walle device"
     )
     add_device(fleet)
     fleet.add_argument(
@@ -65,16 +65,21 @@ def add(commands: Any) -> None:
         help="key of walle token key: signs a token for each device, and for the host's reports",
     )
     fleet.add_argument(
-        "--scenario", default="", help="of the pipeline's own tasks, which are reported under it"
+        "--scenario", default="", help="scenario under which to report the pipeline's own tasks"
     )
     fleet.add_argument(
-        "--every", type=duration(10), default="10s", metavar="TIME", help="between requests (10s)"
+        "--every",
+        type=duration(10),
+        default="10s",
+        metavar="TIME",
+        help="pause between requests (10s)",
     )
     fleet.add_argument(
         "--data-dir",
         type=Path,
         metavar="D",
-        help="(default: walle-data/NAME, with --id walle-data/NAME-devices/device-DEVICE)",
+        help="data directory (default: walle-data/NAME, with --id "
+        "walle-data/NAME-devices/device-DEVICE)",
     )
     add_running(fleet, can_be_empty=True)
     fleet.set_defaults(run=run_fleet)
@@ -160,7 +165,7 @@ def _access(options: argparse.Namespace) -> Any:
     from walle_deploy.identity.signing import SelfSigned, SigningKey  # noqa: PLC0415 - the same
 
     if options.token is not None and options.id is None:
-        raise SpecFileError("--token goes with --id: it is of one device")
+        raise SpecFileError("--token needs --id, because a token is for one device")
     if options.device_key is not None:
         signed = SelfSigned(SigningKey.read(options.device_key))
         own = partial(signed.device, options.id) if options.id is not None else signed.relay
@@ -203,7 +208,7 @@ def add_device(parser: Any) -> None:
         "--events", metavar="EVENTS", help="JSON Lines of its events, or - for standard input (-)"
     )
     group.add_argument(
-        "--follow", action="store_true", help="wait for more at the end, until SIGTERM"
+        "--follow", action="store_true", help="wait for more events at the end, until SIGTERM"
     )
     for name, what in _FIELDS.items():
         group.add_argument(f"--{name.replace('_', '-')}", metavar="V", help=what)
@@ -218,7 +223,7 @@ def refuse_device_options(options: argparse.Namespace) -> None:
     for name in ("events", "follow", *_FIELDS):
         if getattr(options, name):
             flag = f"--{name.replace('_', '-')}"
-            raise SpecFileError(f"{flag} goes with --id: with --profiles the file says it")
+            raise SpecFileError(f"{flag} needs --id: with --profiles the file gives it")
 
 
 def given_profile(options: argparse.Namespace) -> Any:

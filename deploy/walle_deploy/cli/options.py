@@ -32,17 +32,17 @@ def add_releases(parser: argparse.ArgumentParser, also: str = "") -> None:
         "--service",
         default="",
         metavar="URL",
-        help=f"of the release service, in place of a store (default: ${SERVICE_VARIABLE})",
+        help=f"the release service, in place of a store (default: ${SERVICE_VARIABLE})",
     )
     proof = parser.add_mutually_exclusive_group()
     proof.add_argument(
-        "--token", type=Path, metavar="FILE", help="that proves who asks (default: $WALLE_TOKEN)"
+        "--token", type=Path, metavar="FILE", help="proof of your identity (default: $WALLE_TOKEN)"
     )
     proof.add_argument(
         "--operator-key",
         type=Path,
         metavar="FILE",
-        help="signing.json of walle token key, for who has no issuer: signs as an approver",
+        help="signing.json of walle token key, if there is no issuer: signs as an approver",
     )
 
 
@@ -68,7 +68,9 @@ def need_url(option: str, text: str, *, has_path: bool) -> None:
     if is_url(text, has_path=has_path):
         return
     wanted = "https://HOST[:PORT]/ and maybe a path" if has_path else "http://HOST:PORT, no path"
-    raise SpecFileError(f"{option} {text[:200]!r}: is no address of a server: expected {wanted}")
+    raise SpecFileError(
+        f"{option} {text[:200]!r}: is not the address of a server: expected {wanted}"
+    )
 
 
 def bounded[N: (int, float)](

@@ -10,17 +10,21 @@ from walle_deploy.cli.options import add_releases
 def add(commands: Any) -> None:
     """Add the command to a parser."""
     parser = commands.add_parser(
-        "publish", help="build a version from its tag, sign it, and let releases know it"
+        "publish", help="build a version from its tag, sign it, and make it known for releases"
     )
     parser.add_argument("ref", metavar="SCENARIO/TASK@VERSION")
     parser.add_argument(
         "--group", metavar="GROUP", help="folder or URL of the repositories (default: $WALLE_GROUP)"
     )
     parser.add_argument(
-        "--repository", type=Path, required=True, metavar="FOLDER", help="of the signed files"
+        "--repository",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="folder of the signed files",
     )
     parser.add_argument(
-        "--keys", type=Path, metavar="FOLDER", help="of its keys (default: FOLDER/keys)"
+        "--keys", type=Path, metavar="FOLDER", help="folder of its keys (default: FOLDER/keys)"
     )
     parser.add_argument(
         "--python",
@@ -29,8 +33,8 @@ def add(commands: Any) -> None:
         metavar="P",
         help="also check the script with this interpreter: 3.13, or a path; may be given again",
     )
-    add_releases(parser, "; it is made if need be")
-    parser.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
+    add_releases(parser, "; made if missing")
+    parser.add_argument("--by", metavar="NAME", help="your name (default: $USER)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.set_defaults(run=run_publish)
 

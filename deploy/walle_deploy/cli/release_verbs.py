@@ -91,7 +91,7 @@ def run_audit(options: argparse.Namespace) -> int:
     if kept is not None:
         need_head(entries, kept)
         if options.against is not None:
-            print_line(f"the chain contains the head that was kept, entry {kept.number}")
+            print_line(f"the chain contains the saved head, entry {kept.number}")
             return 0
     head = f"{end.number}:{end.hash}"
     if options.sign is not None:
@@ -135,7 +135,7 @@ def _whole_log(releases: Releases) -> tuple[Sequence[SealedEntry], AuditHead]:
 def _kept(options: argparse.Namespace) -> AuditHead | None:
     if options.against is not None:
         if options.keys is None:
-            raise SpecFileError("--against: needs --keys of who signed that head")
+            raise SpecFileError("--against: needs --keys of the head's signer")
         return read_head(options.against, options.keys)
     return AuditHead(*options.expect) if options.expect else None
 
@@ -145,7 +145,9 @@ def _reached(entry: AuditEntry) -> str:
     if entry.stage != "done":
         return reached
     is_for_all = entry.stable == entry.version
-    return reached + (", as the stable version" if is_for_all else " whom its policy lets in")
+    return reached + (
+        ", as the stable version" if is_for_all else " of the devices that its policy admits"
+    )
 
 
 def _followed(
@@ -160,7 +162,7 @@ def _followed(
             latest = releases.look(options.release)
         except ServiceUnreachableError as error:
             if not is_away:  # the release goes on without its watchers
-                sys.stderr.write(f"walle: {error.message}; watching goes on when it answers\n")
+                sys.stderr.write(f"walle: {error.message}; watching continues when it answers\n")
             is_away = True
             continue
         is_away = False
@@ -209,7 +211,7 @@ def _change(options: argparse.Namespace, path: str, **wanted: Any) -> int:
     if progress is None:
         task, version = wanted["task"], wanted["version"]
         if not print_json(options, {"task": task, "stable": version}):
-            print_line(f"{task}: {version} is stable: devices that no release takes in get it")
+            print_line(f"{task}: {version} is stable: devices that no release admits get it")
     elif not print_json(options, progress):
         paused = ", paused" if progress.is_paused else ""
         print_line(

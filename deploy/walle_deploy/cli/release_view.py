@@ -12,7 +12,7 @@ from walle_deploy.release.gates import Verdict
 from walle_deploy.release.progress import Progress, shown_time
 
 _UNAUTHENTICATED: Final = (
-    "unauthenticated: a release service asks nobody who he is (docs/deploy/identity.md)"
+    "unauthenticated: devices need no proof of identity (docs/deploy/identity.md)"
 )
 
 
@@ -82,7 +82,7 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
         if side is None:
             continue
         first = side.per_device_hour
-        rate = f", {first} of them an hour that runs" if first is not None else ""
+        rate = f", {first} affected per device-hour" if first is not None else ""
         runs = f", {side.per_run} of the runs fail" if side.per_run is not None else ""
         devices = f"{side.devices:,} devices, {side.device_minutes:,} device-minutes"
         yield f"{group}: {devices}{rate}{runs}"
@@ -98,7 +98,9 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
 def step_line(progress: Progress) -> str:
     """Return the state of a release in one line."""
     why = f": {progress.reason}" if progress.reason else ""
-    silent = f"; hardly a device reports {' and '.join(progress.silent)}" if progress.silent else ""
+    silent = (
+        f"; hardly any device reports {' and '.join(progress.silent)}" if progress.silent else ""
+    )
     return f"{shown_time(progress.since_ms):<20}  {_stage(progress)}, {progress.reach}{why}{silent}"
 
 

@@ -22,25 +22,25 @@ def add(commands: Any) -> None:
         "--repository",
         type=Path,
         metavar="FOLDER",
-        help="of the signed files: for simulations, and for addresses of exclusive files",
+        help="folder of the signed files: for simulations, and for addresses of exclusive files",
     )
     parser.add_argument(
-        "--keys", type=Path, metavar="FOLDER", help="of its keys (default: FOLDER/keys)"
+        "--keys", type=Path, metavar="FOLDER", help="folder of its keys (default: FOLDER/keys)"
     )
     parser.add_argument(
         "--audit-head",
         type=Path,
         nargs=2,
         metavar=("HEAD", "KEYS"),
-        help="head of the audit log that was kept, and keys.json of who signed it: do not start "
-        "over a store without it",
+        help="saved head of the audit log, and keys.json of its signer: do not start over a store "
+        "without that head",
     )
     parser.add_argument("--alarms", type=Path, metavar="FILE", help="YAML of the kind Alarms")
     parser.add_argument(
         "--files",
         default="",
         metavar="URL",
-        help="of the file server, where FILE names none: CDN, CEN and metadata in one",
+        help="the file server, if FILE names none: CDN, CEN and metadata in one",
     )
     parser.add_argument(
         "--listen",
@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
         metavar="N",
         help="processes (default: 1)",
     )
-    parser.add_argument("--json", action="store_true", help="say the address as JSON")
+    parser.add_argument("--json", action="store_true", help="print the address as JSON")
     parser.set_defaults(run=run_serve)
 
 
@@ -125,7 +125,7 @@ def listen(address: str, option: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ServiceUnreachableError(
-            f"{option} {address!r} cannot be had ({error.strerror or error}): choose another"
+            f"{option} {address!r} cannot be used ({error.strerror or error}): choose another"
         ) from error
     listener.set_inheritable(True)
     return listener

@@ -107,7 +107,7 @@ def reach_of(state: ReleaseState) -> str:
     if state.stage not in OFFERED and state.stage != "done":
         return "no device"
     is_for_all = spec.policy == Policy()
-    whom = "of the devices" if is_for_all else "of the devices that its policy lets in"
+    whom = "of the devices" if is_for_all else "of the devices that its policy admits"
     as_what = ", as the stable version" if state.stage == "done" and is_for_all else ""
     return f"{state.percent:g} % {whom}{as_what}"
 

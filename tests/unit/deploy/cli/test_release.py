@@ -200,7 +200,7 @@ def test_a_watch_goes_on_when_the_store_answers_again(release, monkeypatch, caps
     with pytest.raises(ReleaseStateError, match="stopped: no"):
         release("watch", "ipv-v2")
     assert capsys.readouterr().err == (
-        "walle: the database does not answer; watching goes on when it answers\n"
+        "walle: the database does not answer; watching continues when it answers\n"
     )
 
 
@@ -259,7 +259,7 @@ def test_a_rewritten_log_lacks_the_head_that_was_kept(release, tmp_path):
     kept.write_text(release("audit", "--head", "--sign", tmp_path / "signing.json"))
     against = ("audit", "--against", kept, "--keys", tmp_path / "keys.json")
     release("pause", "ipv-v2")
-    assert release(*against) == "the chain contains the head that was kept, entry 4\n"
+    assert release(*against) == "the chain contains the saved head, entry 4\n"
     with pytest.raises(SpecFileError, match="needs --keys"):
         release("audit", "--against", kept)
     release.store.close()
