@@ -48,7 +48,7 @@ class Releases:
         self._token = token
 
     def get[T](self, path: str, kind: type[T], **query: object) -> T:
-        """Return the answer of a path, for a query if there is one; blocks."""
+        """Return the decoded answer of a path, asked with ``query`` if given; blocks."""
         body = msgspec.json.encode(query) if query else b""
         result: T = self._send("POST" if query else "GET", path, body, kind)
         return result

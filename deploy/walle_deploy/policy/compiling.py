@@ -24,7 +24,7 @@ FIELDS: Final = (
 
 
 class Compiler:
-    """Maker of policy trees, in which equal tests of a field are one."""
+    """Compiler of policies to trees, which share equal tests of a field."""
 
     def __init__(self, sources: Sources) -> None:
         """Start without tests."""

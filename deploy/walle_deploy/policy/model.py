@@ -1,10 +1,10 @@
 """``spec.policy`` of a release: the devices that may get the release.
 
 A policy is a mapping, and all of its keys must hold, so ``{}`` admits every device. ``all``,
-``any``, ``not`` and ``exclude`` contain policies. A condition is true, false or unknown. Unknown
-are values that a device does not report (an empty text, 0 bytes), and attributes of its user that
-no source knows. ``not`` of unknown is unknown (Kleene's logic). Only a policy that is true admits a
-device, so no device gets in, or around an exclusion, by saying nothing.
+``any``, ``not`` and ``exclude`` contain policies. A condition is true, false or unknown. It is
+unknown if the device does not report the value (an empty text, 0 bytes), or if no source knows the
+user's attribute. ``not`` of unknown is unknown (Kleene's logic). Only a policy that is true admits
+a device, so no device gets in, or around an exclusion, by saying nothing.
 """
 
 from collections.abc import Mapping

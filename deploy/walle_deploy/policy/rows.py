@@ -94,7 +94,7 @@ class Guarded(NamedTuple):
 
 
 class Names:
-    """Devices and users whose names require all of a task's row; common to all classes.
+    """Devices and users that releases name, by which a task's whole row counts for all classes.
 
     Names by class would be hundreds of thousands of objects, which the garbage collector would
     scan while all checks wait.

@@ -21,7 +21,7 @@ class Static(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A list of ids one of which a device or user must have."""
+    """Ids of which a device or user must have one; all others fail without a test."""
 
     is_user: bool
     ids: frozenset[str]

@@ -34,7 +34,7 @@ type Outcome = Literal["go", "wait", "stop"]
 """``wait`` means that there is not enough data yet."""
 
 GATES: Final = 4
-"""Gates that share the error rate, including gates that are off or have nothing to compare."""
+"""Number of gates that share the error rate, even if some are off or have nothing to compare."""
 
 _HOUR: Final = 60
 

@@ -13,7 +13,7 @@ from walle_stream.spec.paths import PathMarker
 from walle_stream.spec.strict import Strict
 
 LEAST_PERCENT: Final = 1e-6
-"""One device of a hundred million; for far less, 100 minus a share is 100 and ratios fail."""
+"""One device of a hundred million; far smaller shares vanish in rounding."""
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 type Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]

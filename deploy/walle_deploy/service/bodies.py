@@ -48,7 +48,7 @@ async def read_body(request: Request, max_bytes: int, share: BodyShare) -> bytes
 
     Returns:
         The body, or an answer. 413 means that the body is too long, and 503 that there is no room
-        now; both close the connection. 400 means that the client hung up, and reaches no one.
+        now; both close the connection. 400 means that the client hung up, and is never read.
     """
     body = bytearray()
     try:

@@ -40,10 +40,10 @@ def push_middleware(
     application. If another application mounts this one, enter ``service.running()`` in the
     lifespan of the outermost application.
 
-    A request passes unchanged if its profile is missing or wrong, if no table is loaded, or if the
-    device has not proven its identity (``spec.authentication``). The same holds if ``user_of``
-    fails. An answer with a push is for one device: its header ``Cache-Control: no-store`` replaces
-    the application's.
+    An answer has no push if the request's profile is missing or wrong, if no table is loaded, or
+    if the device has not proven its identity (``spec.authentication``). The same holds if
+    ``user_of`` fails. An answer with a push is for one device: its header ``Cache-Control:
+    no-store`` replaces the application's.
 
     Args:
         app: The business application.

@@ -1,4 +1,4 @@
-"""HTTP/1.1 with limits: uvicorn's protocol, and the checks that uvicorn leaves to the application.
+"""HTTP/1.1 with limits: uvicorn's protocol, with the limits that uvicorn itself lacks.
 
 A worker handles its requests one after the other, so a waiting request adds latency to all later
 ones. A check that arrives alone is answered as soon as it is read, without a task. The application

@@ -287,7 +287,7 @@ def test_the_name_of_a_version_that_was_deleted_is_used_up(bench, monkeypatch):
         with pytest.raises(ConflictError, match=r"was deleted in .*, and names are not used again"):
             tag_version(author, "v1")
     [task] = list_tasks(bench.group, "shop")
-    with pytest.raises(RefNotFoundError, match=r"deleted the version shop/ipv@v1 "):
+    with pytest.raises(RefNotFoundError, match=r"the version shop/ipv@v1 was deleted in "):
         log_task(bench.group, TaskRef("shop", "ipv", "v1"))
     found = {each.name: each.problem for each in task.versions}
     assert found == {"v1": "deleted", "v2": "moved", "v3": ""}

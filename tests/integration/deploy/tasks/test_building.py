@@ -172,7 +172,7 @@ def test_a_definition_reaches_nothing_outside_its_commit(bench, monkeypatch, tmp
             (text + "  resources: {x: ../../../secret}\n", "is not among the files of the commit"),
             (text + f"  resources: {{x: {tmp_path}/secret}}\n", "is not among the files"),
             (text + "  config: {x: '${SECRET}'}\n", "SECRET"),
-            (text.replace("name: ipv", "name: otto"), "metadata.name is 'otto', the branch is"),
+            (text.replace("name: ipv", "name: otto"), "metadata.name is 'otto', but the branch is"),
         ]
     ):
         entries = [("100644", "task.yaml", wrong.encode()), ("100644", "script.py", script)]
