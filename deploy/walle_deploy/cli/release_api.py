@@ -87,7 +87,9 @@ class Releases:
         except (msgspec.MsgspecError, UnicodeError) as error:
             # the answer comes from a proxy, or from another server
             away = ServiceUnreachableError if status >= _AWAY else DeployError
-            raise away(f"the answer (status {status}) is not a release service's") from error
+            raise away(
+                f"the answer (status {status}) is not a release service's: check the address"
+            ) from error
         kind: Any = getattr(errors, refusal.kind, None)
         is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
         message = printable(refusal.error)

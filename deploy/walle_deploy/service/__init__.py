@@ -1,1 +1,1 @@
-"""The release service: answers a device's check with the news for the device, if any."""
+"""The release service: it answers checks with the versions that are new for a device."""

@@ -39,7 +39,7 @@ STABLE_PATH: Final = f"{VERSIONS_PATH}/stable"
 AUDIT_PATH: Final = "/v1/audit"
 DRY_RUN_PATH: Final = "/v1/dry-run"
 
-# read only after the role is proven: a beta may name many devices, a version many files
+# read only after the role is proven: a beta may name many devices, a version may have many files
 _BODY_MAX: Final = {RELEASES_PATH: 2**22, DRY_RUN_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
 _STATUS: Final[dict[type[WalleError], int]] = {IntegrityError: 500, SpecFileError: 400}

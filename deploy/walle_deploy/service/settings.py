@@ -124,7 +124,7 @@ class ServiceSpec(Strict):
     proxies: tuple[Network, ...] = Field(
         default=(),
         max_length=1_000,
-        description="Addresses of proxies whose x-forwarded-for is believed.",
+        description="Addresses of proxies whose x-forwarded-for is trusted.",
     )
     budgets: BudgetsSpec = Field(
         default_factory=BudgetsSpec, description="Budgets of one device and one address."

@@ -34,7 +34,7 @@ def _with_one_star(text: str) -> str:
 class ExclusiveFiles(Strict):
     """A resource of which each device or user has its own file."""
 
-    name: ResourceName = Field(description="The script's name for it: ctx.resource(name).")
+    name: ResourceName = Field(description="Name for the script: ctx.resource(name).")
     files: Annotated[str, StringConstraints(max_length=500), AfterValidator(_with_one_star)] = (
         Field(
             description="Path in the branch with one * in its last part, which stands for the id."

@@ -1,7 +1,8 @@
 """The git command: arguments as a list, a clean environment, a time limit, no prompt.
 
-The user's configuration gives their identity and the access to hosts (credentials, proxies, ssh).
-Nothing else of it changes the results: no hooks, filters, aliases, templates or signatures.
+The user's configuration gives the identity and the access to hosts (credentials, proxies, ssh).
+Nothing else in that configuration changes the results: no hooks, filters, aliases, templates or
+signatures.
 Everything in ``tasks`` that touches a repository uses this module.
 """
 
