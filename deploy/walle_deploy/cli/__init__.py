@@ -1,1 +1,1 @@
-"""Sub-commands of `walle` for the deployment platform; each imports what it needs when it runs."""
+"""Sub-commands of `walle` for the deployment platform; each imports its needs when it runs."""

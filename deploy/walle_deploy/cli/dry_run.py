@@ -1,4 +1,4 @@
-"""``walle release dry-run``: who would get what, and why, before anybody does."""
+"""``walle release dry-run``: the versions that devices would get, and why."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,7 @@ from walle_deploy.cli.options import add_releases, bounded
 def add(commands: Any) -> None:
     """Add the command to the parser of ``walle release``."""
     parser = commands.add_parser(
-        "dry-run", help="say which devices of a population would get what, and why"
+        "dry-run", help="show the versions that a population would get, and why"
     )
     parser.add_argument(
         "file",
@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--alone",
         action="store_true",
-        help="FILE without other releases and stable versions: nobody is asked",
+        help="FILE without other releases and stable versions; asks no service or store",
     )
     parser.add_argument("--salt", metavar="ID", help="the release's id (default: its name)")
     parser.add_argument(
@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
         help="ReleaseService YAML, for users' attributes (--service FILE is the same)",
     )
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--device", metavar="ID", help="each condition for this device alone")
+    shown.add_argument("--device", metavar="ID", help="each condition, for only this device")
     shown.add_argument("--list", action="store_true", help="a line for each device and task")
     parser.add_argument("--json", action="store_true", help="a JSON object, or one per line")
     parser.set_defaults(run=_run, refuse=parser.error)
@@ -56,12 +56,12 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     if options.service and "://" not in options.service:
-        # that is what the option was before a service could be asked
+        # the meaning of this option before dry runs could ask a service
         options.attributes, options.service = options.attributes or Path(options.service), ""
     file_options = [name for name in ("beta", "full", "alone") if getattr(options, name)]
     file_options += [name for name in ("percent", "salt") if getattr(options, name) is not None]
     if options.file is None and file_options:
-        options.refuse(f"--{file_options[0]} is about a FILE: name one, or leave it out")
+        options.refuse(f"--{file_options[0]} needs a FILE: name one, or leave the option out")
     from walle_deploy.cli.dry_running import run_dry_run  # noqa: PLC0415 - only when it runs
 
     return run_dry_run(options)

@@ -1,4 +1,4 @@
-"""What ``walle release dry-run`` does: a table, a population, and what comes of them."""
+"""The work of ``walle release dry-run``: decisions of a table for a population."""
 
 import argparse
 import os
@@ -32,20 +32,20 @@ from walle_stream.spec.single import kind_of, load_single
 class _Question(NamedTuple):
     table: ReleaseTable
     about: str = ""
-    """The release of the file; empty where there is none."""
+    """Id of the release in the file; empty for none."""
     subject: str = ""
-    """For people: what they would get by it."""
+    """Description for people of the devices that the file would serve."""
     notes: tuple[str, ...] = ()
 
 
 def run_dry_run(options: argparse.Namespace) -> int:
-    """Say what a population would get.
+    """Print the versions that a population would get.
 
     Raises:
-        SpecFileError: Release, policy, population, service or a file that policies look into
-            cannot be read.
+        SpecFileError: A file cannot be read: the release, policy, population, service, or a file
+            that a policy names.
         RefNotFoundError: The population has no such device.
-        WalleError: What the service says, or none is named.
+        WalleError: The service refuses, or no service or store is named.
     """
     question = _question(options)
     sources = Sources()
@@ -53,11 +53,11 @@ def run_dry_run(options: argparse.Namespace) -> int:
         sources = Sources(load_single(options.attributes, ServiceDefinition).spec.attributes)
         sources.refresh()
     profiles = read_population(options.population)
-    # reads the files of ids that policies name
+    # the index reads the files of ids that policies name
     ReleaseIndex(question.table, sources)
     if sources.problems:
         raise SpecFileError(
-            f"who would get what cannot be told without {'; '.join(sources.problems)}"
+            f"the dry run cannot read files that it needs: {'; '.join(sources.problems)}"
         )
     if options.device is not None:
         _explain(options, question, profiles, sources)
@@ -121,7 +121,7 @@ def _of_policy(options: argparse.Namespace, file: Path) -> _Question:
     release = ActiveRelease(name, "", "", "full", definition.spec.plain, salt=name)
     if options.percent is not None:
         release = replace(release, stage="gray", percent=options.percent)
-    return _Question(ReleaseTable(0, (release,)), name, f"would be let in by policy {name}")
+    return _Question(ReleaseTable(0, (release,)), name, f"would be admitted by policy {name}")
 
 
 def _moment(options: argparse.Namespace, release: Release) -> Moment:
@@ -154,7 +154,7 @@ def _summarise(
         print_line(f"{would} of {devices} devices {question.subject}, {have} have it")
     else:
         tasks = len({group.task for group in groups})
-        print_line(f"{devices} devices, {tasks} tasks that are released")
+        print_line(f"{devices} devices, {tasks} released tasks")
     for group in groups:
         examples = ", ".join(group.examples) + (
             ", ..." if group.devices > len(group.examples) else ""
@@ -166,11 +166,11 @@ def _summarise(
 
 def _what(task: str, version: str | None, release: str) -> str:
     if not task:
-        return "not let in" if version is None else "let in"
+        return "not admitted" if version is None else "admitted"
     if version is None:
         return f"{task}: keep what they have"
     by = f"by release {release}" if release else "the stable version"
-    return f"{task}@{version} {by}" if version else f"{task}: none any more, {by}"
+    return f"{task}@{version} {by}" if version else f"{task}: no version any more, {by}"
 
 
 def _explain(

@@ -1,4 +1,4 @@
-"""``walle fleet``: a host whose devices ask a release service, in one process."""
+"""``walle fleet``: a host whose devices check with a release service, in one process."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from walle_stream.wire.bearer import TOKEN_VARIABLE, token_from
 
 _FIELDS: Final = {
     "app": "name of the app that hosts the tasks",
-    "app_version": "such as 7.1",
-    "os": "such as android (default: this machine's)",
-    "os_version": "(default: this machine's)",
-    "interpreter": "its Python, such as cpython-314 (default: this process's)",
+    "app_version": "version of the app, such as 7.1",
+    "os": "name of the system, such as android (default: this machine's)",
+    "os_version": "version of the system (default: this machine's)",
+    "interpreter": "the device's Python, such as cpython-314 (default: this process's)",
     "performance": "low, middle or high (default: by memory and CPUs)",
-    "model": "of the hardware",
-    "memory_mb": "(default: this machine's)",
-    "user": "who is signed in",
+    "model": "name of the hardware",
+    "memory_mb": "memory in MiB (default: this machine's)",
+    "user": "signed-in user",
 }
 
 
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
     )
     fleet.add_argument("file", metavar="FILE", help="pipeline YAML, or the name of a shipped one")
     fleet.add_argument(
-        "--service", required=True, metavar="URL", help="of the release service, without a path"
+        "--service", required=True, metavar="URL", help="the release service, without a path"
     )
     fleet.add_argument(
         "--root", required=True, type=Path, metavar="FILE", help="root.json of the repository"
@@ -41,10 +41,10 @@ def add(commands: Any) -> None:
         "--profiles",
         type=Path,
         metavar="FILE",
-        help="JSON Lines, a device's profile each: device, app, appv, os, model ...",
+        help="JSON Lines, a device's profile per line: device, app, appv, os, model ...",
     )
     which.add_argument(
-        "--id", metavar="DEVICE", help="this machine is one device: its events in, as walle device"
+        "--id", metavar="DEVICE", help="run this machine as one device, like walle device"
     )
     add_device(fleet)
     fleet.add_argument(
@@ -65,26 +65,31 @@ def add(commands: Any) -> None:
         help="key of walle token key: signs a token for each device, and for the host's reports",
     )
     fleet.add_argument(
-        "--scenario", default="", help="of the pipeline's own tasks, which are reported under it"
+        "--scenario", default="", help="scenario under which to report the pipeline's own tasks"
     )
     fleet.add_argument(
-        "--every", type=duration(10), default="10s", metavar="TIME", help="between requests (10s)"
+        "--every",
+        type=duration(10),
+        default="10s",
+        metavar="TIME",
+        help="pause between requests (10s)",
     )
     fleet.add_argument(
         "--data-dir",
         type=Path,
         metavar="D",
-        help="(default: walle-data/NAME, with --id walle-data/NAME-devices/device-DEVICE)",
+        help="data directory (default: walle-data/NAME, with --id "
+        "walle-data/NAME-devices/device-DEVICE)",
     )
     add_running(fleet, can_be_empty=True)
     fleet.set_defaults(run=run_fleet)
 
 
 def run_fleet(options: argparse.Namespace) -> int:
-    """Run the host and its agents until the source ends or a signal comes.
+    """Run the host and its agents until the source ends or a signal arrives.
 
     Returns:
-        As ``walle run``; with ``--id`` as ``walle device``.
+        The exit code, as of ``walle run``; with ``--id``, as of ``walle device``.
     """
     need_extra("tuf", "urllib3")
     need_url("--service", options.service, has_path=False)
@@ -160,7 +165,7 @@ def _access(options: argparse.Namespace) -> Any:
     from walle_deploy.identity.signing import SelfSigned, SigningKey  # noqa: PLC0415 - the same
 
     if options.token is not None and options.id is None:
-        raise SpecFileError("--token goes with --id: it is of one device")
+        raise SpecFileError("--token needs --id, because a token is for one device")
     if options.device_key is not None:
         signed = SelfSigned(SigningKey.read(options.device_key))
         own = partial(signed.device, options.id) if options.id is not None else signed.relay
@@ -173,7 +178,7 @@ def read_secrets(file: Path) -> dict[str, str]:
     """Read secrets of devices: JSON Lines with ``device`` and ``secret``.
 
     Raises:
-        SpecFileError: A line is none.
+        SpecFileError: A line is wrong.
     """
     import msgspec  # noqa: PLC0415 - of this alone
 
@@ -197,37 +202,37 @@ def _read(file: Path) -> bytes:
 
 
 def add_device(parser: Any) -> None:
-    """Add the options that go with ``--id``."""
+    """Add the options that require ``--id``."""
     group = parser.add_argument_group("with --id")
     group.add_argument(
         "--events", metavar="EVENTS", help="JSON Lines of its events, or - for standard input (-)"
     )
     group.add_argument(
-        "--follow", action="store_true", help="wait for more at the end, until SIGTERM"
+        "--follow", action="store_true", help="wait for more events at the end, until SIGTERM"
     )
     for name, what in _FIELDS.items():
         group.add_argument(f"--{name.replace('_', '-')}", metavar="V", help=what)
 
 
 def refuse_device_options(options: argparse.Namespace) -> None:
-    """Refuse what goes with ``--id`` alone, as ``--profiles`` says it of each device.
+    """Refuse options that require ``--id``: with ``--profiles`` the file has their values.
 
     Raises:
-        SpecFileError: One of them is there.
+        SpecFileError: Such an option is given.
     """
     for name in ("events", "follow", *_FIELDS):
         if getattr(options, name):
             flag = f"--{name.replace('_', '-')}"
-            raise SpecFileError(f"{flag} goes with --id: with --profiles the file says it")
+            raise SpecFileError(f"{flag} needs --id: with --profiles the file gives it")
 
 
 def given_profile(options: argparse.Namespace) -> Any:
-    """Return the profile of a device: what was given, and what this machine knows.
+    """Return the profile of a device from the options and from this machine.
 
-    The place of its events is filled into ``options``.
+    This function also sets the default of ``options.events``.
 
     Raises:
-        SpecFileError: A value is none.
+        SpecFileError: A value is invalid.
     """
     import msgspec  # noqa: PLC0415 - of this alone
 
@@ -242,7 +247,7 @@ def given_profile(options: argparse.Namespace) -> Any:
     fields = {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
     profile = msgspec.structs.replace(this_machine(options.id), **fields)
     try:
-        # the same bounds as of a profile that came in
+        # the same limits as for a profile that a service receives
         return msgspec.convert(msgspec.to_builtins(profile), DeviceProfile, strict=False)
     except msgspec.ValidationError as error:
         raise SpecFileError(f"the profile of {options.id!r}: {error}") from error

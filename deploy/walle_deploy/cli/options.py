@@ -1,4 +1,4 @@
-"""Options that several commands have, and what is looked at before a command begins."""
+"""Options that several commands share, and checks before a command begins."""
 
 import argparse
 import importlib.util
@@ -16,7 +16,7 @@ SERVICE_VARIABLE: Final = "WALLE_SERVICE"
 
 
 def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """Add ``--store``, which the environment variable ``WALLE_RELEASES`` stands in for."""
+    """Add ``--store``, whose default is the environment variable ``WALLE_RELEASES``."""
     parser.add_argument(
         "--store",
         default=os.environ.get(STORE_VARIABLE, ""),
@@ -26,31 +26,31 @@ def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
 
 
 def add_releases(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """Add what reaches releases: a service or a store, and what proves who asks."""
+    """Add the options for a service or a store of releases, and for the proof of identity."""
     add_store(parser, also)
     parser.add_argument(
         "--service",
         default="",
         metavar="URL",
-        help=f"of the release service, in place of a store (default: ${SERVICE_VARIABLE})",
+        help=f"the release service, in place of a store (default: ${SERVICE_VARIABLE})",
     )
     proof = parser.add_mutually_exclusive_group()
     proof.add_argument(
-        "--token", type=Path, metavar="FILE", help="that proves who asks (default: $WALLE_TOKEN)"
+        "--token", type=Path, metavar="FILE", help="proof of your identity (default: $WALLE_TOKEN)"
     )
     proof.add_argument(
         "--operator-key",
         type=Path,
         metavar="FILE",
-        help="signing.json of walle token key, for who has no issuer: signs as an approver",
+        help="signing.json of walle token key, if there is no issuer: signs as an approver",
     )
 
 
 def need_store(options: argparse.Namespace, also: str = "") -> str:
-    """Return the store that was named.
+    """Return the named store.
 
     Raises:
-        ServiceUnreachableError: None is named.
+        ServiceUnreachableError: No store is named.
     """
     if not options.store:
         raise ServiceUnreachableError(
@@ -60,21 +60,23 @@ def need_store(options: argparse.Namespace, also: str = "") -> str:
 
 
 def need_url(option: str, text: str, *, has_path: bool) -> None:
-    """Refuse what is no address of a server.
+    """Refuse a text that is not the address of a server.
 
     Raises:
-        SpecFileError: It is none.
+        SpecFileError: The text is not such an address.
     """
     if is_url(text, has_path=has_path):
         return
     wanted = "https://HOST[:PORT]/ and maybe a path" if has_path else "http://HOST:PORT, no path"
-    raise SpecFileError(f"{option} {text[:200]!r}: is no address of a server: expected {wanted}")
+    raise SpecFileError(
+        f"{option} {text[:200]!r}: is not the address of a server: expected {wanted}"
+    )
 
 
 def bounded[N: (int, float)](
     kind: type[N], least: N, most: N, what: str = "a number"
 ) -> Callable[[str], N]:
-    """Return the ``type`` of an option; ``int`` takes digits alone."""
+    """Return the ``type`` of an option with bounds; ``int`` accepts only digits."""
 
     def parse(text: str) -> N:
         try:
@@ -89,7 +91,7 @@ def bounded[N: (int, float)](
 
 
 def duration(least_ms: int, most_ms: int = 366 * 86_400_000) -> Callable[[str], int]:
-    """Return the ``type`` of an option that is a time such as ``10s``; in milliseconds."""
+    """Return the ``type`` of an option with a duration such as ``10s``, in milliseconds."""
 
     def parse(text: str) -> int:
         from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
@@ -109,7 +111,7 @@ def need_extra(*modules: str, kind: type[WalleError] = DeployError) -> None:
     """Refuse to go on without modules of the extra ``deploy``.
 
     Raises:
-        WalleError: One of them is not installed; of the given kind.
+        WalleError: A module is not installed; the error is of type ``kind``.
     """
     for name in modules:
         if importlib.util.find_spec(name) is None:

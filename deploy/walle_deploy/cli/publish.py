@@ -1,4 +1,4 @@
-"""``walle release publish``: a version from its tag to where releases and devices find it."""
+"""``walle release publish``: build a version from its tag, and make it available."""
 
 import argparse
 from pathlib import Path
@@ -10,17 +10,21 @@ from walle_deploy.cli.options import add_releases
 def add(commands: Any) -> None:
     """Add the command to a parser."""
     parser = commands.add_parser(
-        "publish", help="build a version from its tag, sign it, and let releases know it"
+        "publish", help="build a version from its tag, sign it, and make it known for releases"
     )
     parser.add_argument("ref", metavar="SCENARIO/TASK@VERSION")
     parser.add_argument(
         "--group", metavar="GROUP", help="folder or URL of the repositories (default: $WALLE_GROUP)"
     )
     parser.add_argument(
-        "--repository", type=Path, required=True, metavar="FOLDER", help="of the signed files"
+        "--repository",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="folder of the signed files",
     )
     parser.add_argument(
-        "--keys", type=Path, metavar="FOLDER", help="of its keys (default: FOLDER/keys)"
+        "--keys", type=Path, metavar="FOLDER", help="folder of its keys (default: FOLDER/keys)"
     )
     parser.add_argument(
         "--python",
@@ -29,20 +33,20 @@ def add(commands: Any) -> None:
         metavar="P",
         help="also check the script with this interpreter: 3.13, or a path; may be given again",
     )
-    add_releases(parser, "; it is made if need be")
-    parser.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
+    add_releases(parser, "; made if missing")
+    parser.add_argument("--by", metavar="NAME", help="your name (default: $USER)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.set_defaults(run=run_publish)
 
 
 def run_publish(options: argparse.Namespace) -> int:
-    """Build a version from its tag, sign it, and let releases know it; blocks.
+    """Build a version from its tag, sign it, and make it known for releases; blocks.
 
-    Done again, also after a kill in the middle, it changes nothing that is there.
+    A repetition, also after a kill in the middle, changes nothing that exists.
 
     Raises:
         ConflictError: The version was published with other files, or its tag was moved.
-        WalleError: It cannot be built, or signed, or the store does not answer.
+        WalleError: The version cannot be built or signed, or the store does not answer.
     """
     from walle_deploy.cli.output import print_json, print_line  # noqa: PLC0415 - msgspec is heavy
     from walle_deploy.cli.release_api import given_releases  # noqa: PLC0415 - beside it

@@ -1,4 +1,4 @@
-"""``walle release``: what brings versions to devices, and shows how that goes."""
+"""``walle release``: commands that bring versions to devices, and show the progress."""
 
 import argparse
 from importlib import import_module
@@ -12,8 +12,8 @@ from walle_stream.errors.extras import how_to_install
 
 _CHANGES: Final = {
     "pause": "stop the progress; devices keep what they have",
-    "resume": "let a paused release go on",
-    "approve": "let a release begin that another person created",
+    "resume": "continue a paused release",
+    "approve": "let another person's release begin",
     "advance": "begin the next step now, whatever this one waits for",
     "rollback": "take the version back from all devices",
 }
@@ -31,20 +31,19 @@ def add(commands: Any) -> None:
 
 
 def add_verbs(verbs: Any) -> None:
-    """Add the sub-commands."""
+    """Add the sub-commands that ask a service or a store."""
     create = verbs.add_parser("create", help="begin a release")
     create.add_argument("file", type=Path, metavar="FILE", help="YAML of the kind Release")
     create.add_argument(
-        "--supersede", action="store_true", help="end the one that is in progress for the task"
+        "--supersede", action="store_true", help="end the task's release in progress"
     )
     adopt = verbs.add_parser(
         "adopt",
-        help="make a published version the stable one of a task that no release brought: that "
-        "which devices have already",
+        help="make a published version the stable one, for a task that devices already have",
     )
     adopt.add_argument("ref", metavar="SCENARIO/TASK@VERSION")
-    status = verbs.add_parser("status", help="where releases stand, what their gates say")
-    status.add_argument("release", nargs="?", metavar="RELEASE", help="only this one, in full")
+    status = verbs.add_parser("status", help="show the state of releases and their gates")
+    status.add_argument("release", nargs="?", metavar="RELEASE", help="only this release, in full")
     watch = verbs.add_parser("watch", help="follow a release until it ends")
     watch.add_argument("release", metavar="RELEASE")
     watch.add_argument(
@@ -61,24 +60,29 @@ def add_verbs(verbs: Any) -> None:
             "--revision",
             type=int,
             metavar="N",
-            help="refuse it where somebody changed the release since this revision",
+            help="refuse the change if the release was changed after this revision",
         )
-    audit = verbs.add_parser("audit", help="the audit log; checks it first")
-    audit.add_argument("release", nargs="?", default="", metavar="RELEASE", help="only this one's")
+    audit = verbs.add_parser("audit", help="check the audit log and print it")
     audit.add_argument(
-        "--head", action="store_true", help="only its end, NUMBER:HASH, to be kept elsewhere"
+        "release", nargs="?", default="", metavar="RELEASE", help="only this release's"
+    )
+    audit.add_argument(
+        "--head", action="store_true", help="only the head, NUMBER:HASH, to store elsewhere"
     )
     audit.add_argument(
         "--sign", type=Path, metavar="FILE", help="with --head: signing.json of walle token key"
     )
     audit.add_argument(
-        "--expect", type=_head, metavar="NUMBER:HASH", help="an end that was kept: must be in it"
+        "--expect", type=_head, metavar="NUMBER:HASH", help="stored head that the log must contain"
     )
     audit.add_argument(
-        "--against", type=Path, metavar="FILE", help="only whether an end that --head gave is in it"
+        "--against",
+        type=Path,
+        metavar="FILE",
+        help="only check that the log contains the signed head in FILE",
     )
     audit.add_argument(
-        "--keys", type=Path, metavar="FILE", help="with --against: keys.json of who signed it"
+        "--keys", type=Path, metavar="FILE", help="with --against: keys.json of the head's signer"
     )
     for name, verb in verbs.choices.items():
         if verb.get_default("run") is None:
@@ -89,8 +93,8 @@ def _add_shared(name: str, verb: argparse.ArgumentParser) -> None:
     add_releases(verb)
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
     if name in _CHANGING:
-        verb.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
-        verb.add_argument("--why", default="", metavar="TEXT", help="for the audit log")
+        verb.add_argument("--by", metavar="NAME", help="your name (default: $USER)")
+        verb.add_argument("--why", default="", metavar="TEXT", help="reason for the audit log")
     verb.set_defaults(run=_run, verb=name)
 
 

@@ -1,4 +1,4 @@
-"""How the command line reaches releases: at a service, or by its routes over a store."""
+"""Access of the command line to releases: at a service, or by its routes over a store."""
 
 import argparse
 import asyncio
@@ -37,34 +37,34 @@ class _Said(msgspec.Struct):
 
 
 class Releases:
-    """What operators ask and change: at a service, or over a store in this process.
+    """Operators' requests to a service, or to its routes over a store in this process.
 
-    All methods block, and raise what the service says.
+    All methods block, and raise the errors of the service.
     """
 
     def __init__(self, ask: _Ask, token: Callable[[], str] | None) -> None:
-        """Ask nothing yet."""
+        """Start without a request."""
         self._ask = ask
         self._token = token
 
     def get[T](self, path: str, kind: type[T], **query: object) -> T:
-        """Return what there is, or would be with what a query gives; blocks."""
+        """Return the decoded answer of a path, asked with ``query`` if given; blocks."""
         body = msgspec.json.encode(query) if query else b""
         result: T = self._send("POST" if query else "GET", path, body, kind)
         return result
 
     def look(self, name: str) -> Progress:
-        """Return how a release goes; blocks."""
+        """Return the progress of a release; blocks."""
         return self.get(path_of(name), Progress)
 
     def change(self, path: str, **wanted: Any) -> Any:
-        """Have something changed once, also where the service goes away meanwhile; blocks.
+        """Make a change once, even if the service is away for a moment; blocks.
 
-        ``Progress`` of its release is returned, None where it is of none.
+        The result is the ``Progress`` of the changed release, or None if the change has no release.
 
         Raises:
-            ServiceUnreachableError: It does not come back within half a minute.
-            WalleError: What the service says.
+            ServiceUnreachableError: The service does not come back within half a minute.
+            WalleError: The service refuses the change.
         """
         body = msgspec.json.encode(Wanted(request=uuid.uuid4().hex, **wanted))
         until_ms = 0.0
@@ -85,9 +85,11 @@ class Releases:
                 return msgspec.json.decode(data, type=kind_of_answer)
             refusal = msgspec.json.decode(data, type=_Said)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            # a proxy, or another server
+            # the answer comes from a proxy, or from another server
             away = ServiceUnreachableError if status >= _AWAY else DeployError
-            raise away(f"no release service answered, but something with {status}") from error
+            raise away(
+                f"the answer (status {status}) is not a release service's: check the address"
+            ) from error
         kind: Any = getattr(errors, refusal.kind, None)
         is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
         message = printable(refusal.error)
@@ -98,13 +100,13 @@ class Releases:
 
 
 def _may_be_done(error: ServiceUnreachableError) -> bool:
-    # it, or a proxy in front, was asked, and it went away before it answered
+    # the request went out, and the service, or a proxy in front, went away before the answer
     is_refused = isinstance(error.__cause__, urllib3.exceptions.NewConnectionError)
     return error.__cause__ is not None and not is_refused
 
 
 def path_of(name: str, verb: str = "") -> str:
-    """Return the path of a release, or of a change of it."""
+    """Return the path of a release, or of a change to it."""
     return f"{RELEASES_PATH}/{quote(name, safe='')}{verb and '/'}{verb}"
 
 
@@ -112,15 +114,15 @@ def path_of(name: str, verb: str = "") -> str:
 def given_releases(
     options: argparse.Namespace, *, make: bool = False, also: str = ""
 ) -> Iterator[Releases]:
-    """Reach the releases of the service, or of the store, that options or environment name.
+    """Give access to the releases of the service or store in options or environment.
 
-    ``make`` makes a missing store; ``also`` is what else could be done where none is named.
+    ``make`` makes a missing store. ``also`` is the message's further remedy if none is named.
 
     Raises:
-        WalleError: None is named, it does not answer, or what is to prove who asks is wrong.
+        WalleError: No service or store is named, it does not answer, or the proof is wrong.
     """
     token = _token(options)
-    # what was typed counts before the environment
+    # typed options take precedence over the environment
     is_typed = options.store not in {"", os.environ.get(STORE_VARIABLE)}
     url = options.service or ("" if is_typed else os.environ.get(SERVICE_VARIABLE, ""))
     if url:
@@ -182,7 +184,7 @@ def _token(options: argparse.Namespace) -> Callable[[], str] | None:
 
 
 def _user(options: argparse.Namespace) -> str:
-    """Return who asks, as far as this process knows."""
+    """Return the user's name, as far as this process knows it."""
     try:
         return getattr(options, "by", None) or getpass.getuser()
     except (KeyError, OSError):  # a process without a name

@@ -1,7 +1,7 @@
-"""A file of the kind ``Release`` with the files that it names: wrong ones are found at once.
+"""A file of the kind ``Release``, checked together with the files that it names.
 
-A name is used once, so a release that its service would stop a second later, for a path that
-is not there, must not begin.
+A release's name can be used only once. So a release with a wrong path must not begin, because its
+service would stop the release a second later.
 """
 
 import os
@@ -16,11 +16,10 @@ from walle_stream.spec.single import load_single
 
 
 def load_whole_release(file: Path) -> Release:
-    """Load a release, and read what its simulation will read; blocks.
+    """Load a release, and read all files that its simulation will read; blocks.
 
     Raises:
-        SpecFileError: Something is wrong in it or in a file that it names; the message names
-            the place.
+        SpecFileError: The release or a file that it names is wrong; the message names the place.
     """
     release = load_single(file, Release)
     step = release.spec.simulation

@@ -1,4 +1,4 @@
-"""What the sub-commands of ``walle release`` do that ask a service, or a store."""
+"""The sub-commands of ``walle release`` that ask a service or a store."""
 
 import argparse
 import sys
@@ -30,7 +30,7 @@ from walle_stream.errors import (
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Say where releases stand."""
+    """Print the state of one release, or of all."""
     with given_releases(options) as releases:
         if options.release:
             states = [releases.look(options.release)]
@@ -54,10 +54,10 @@ def run_watch(options: argparse.Namespace) -> int:
     """Follow a release until it ends.
 
     Returns:
-        0 when it is done.
+        0 if the release is done.
 
     Raises:
-        ReleaseStateError: It ended otherwise.
+        ReleaseStateError: The release ended otherwise.
     """
     with given_releases(options) as releases:
         progress = releases.look(options.release)
@@ -91,7 +91,7 @@ def run_audit(options: argparse.Namespace) -> int:
     if kept is not None:
         need_head(entries, kept)
         if options.against is not None:
-            print_line(f"the chain contains the head that was kept, entry {kept.number}")
+            print_line(f"the chain contains the saved head, entry {kept.number}")
             return 0
     head = f"{end.number}:{end.hash}"
     if options.sign is not None:
@@ -125,7 +125,7 @@ def _whole_log(releases: Releases) -> tuple[Sequence[SealedEntry], AuditHead]:
     while page.kept is None and page.entries:
         page = releases.get(f"{AUDIT_PATH}?after={len(entries)}", AuditPage)
         entries += page.entries
-    # the service has looked at each page, too, if it is the one that it should be
+    # a genuine service has verified each page, too
     verify_chain(entries, page.head)
     if page.kept is not None:
         compare(entries, page.kept)
@@ -135,7 +135,7 @@ def _whole_log(releases: Releases) -> tuple[Sequence[SealedEntry], AuditHead]:
 def _kept(options: argparse.Namespace) -> AuditHead | None:
     if options.against is not None:
         if options.keys is None:
-            raise SpecFileError("--against: needs --keys of who signed that head")
+            raise SpecFileError("--against: needs --keys of the head's signer")
         return read_head(options.against, options.keys)
     return AuditHead(*options.expect) if options.expect else None
 
@@ -145,13 +145,15 @@ def _reached(entry: AuditEntry) -> str:
     if entry.stage != "done":
         return reached
     is_for_all = entry.stable == entry.version
-    return reached + (", as the stable version" if is_for_all else " whom its policy lets in")
+    return reached + (
+        ", as the stable version" if is_for_all else " of the devices that its policy admits"
+    )
 
 
 def _followed(
     options: argparse.Namespace, releases: Releases, progress: Progress
 ) -> Iterator[Progress]:
-    """Yield how it goes, now and whenever that is something else, until the release ends."""
+    """Yield the progress now and after each change, until the release ends."""
     yield progress
     is_away = False
     while progress.is_open:
@@ -159,8 +161,8 @@ def _followed(
         try:
             latest = releases.look(options.release)
         except ServiceUnreachableError as error:
-            if not is_away:  # the release goes on without whoever looks at it
-                sys.stderr.write(f"walle: {error.message}; watching goes on when it answers\n")
+            if not is_away:  # the release goes on without its watchers
+                sys.stderr.write(f"walle: {error.message}; watching continues when it answers\n")
             is_away = True
             continue
         is_away = False
@@ -185,10 +187,10 @@ def run_create(options: argparse.Namespace) -> int:
 
 
 def run_adopt(options: argparse.Namespace) -> int:
-    """Say which version devices have already.
+    """Set the version that devices already have.
 
     Raises:
-        RefNotFoundError: It is none.
+        RefNotFoundError: The reference names no version.
     """
     ref = TaskRef.parse(options.ref)
     if not ref.version:
@@ -209,7 +211,7 @@ def _change(options: argparse.Namespace, path: str, **wanted: Any) -> int:
     if progress is None:
         task, version = wanted["task"], wanted["version"]
         if not print_json(options, {"task": task, "stable": version}):
-            print_line(f"{task}: {version} is stable: devices that no release takes in get it")
+            print_line(f"{task}: {version} is stable: devices that no release admits get it")
     elif not print_json(options, progress):
         paused = ", paused" if progress.is_paused else ""
         print_line(

@@ -1,4 +1,4 @@
-"""How releases look in a terminal."""
+"""Views of releases in a terminal."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ from walle_deploy.release.gates import Verdict
 from walle_deploy.release.progress import Progress, shown_time
 
 _UNAUTHENTICATED: Final = (
-    "unauthenticated: a release service asks nobody who he is (docs/deploy/identity.md)"
+    "unauthenticated: devices need no proof of identity (docs/deploy/identity.md)"
 )
 
 
@@ -40,7 +40,7 @@ def overview(releases: Sequence[Progress]) -> RenderableType:
 
 
 def detail(progress: Progress) -> RenderableType:
-    """Return all that is known of a release."""
+    """Return the full view of a release."""
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="dim")
     facts.add_column()
@@ -67,7 +67,7 @@ def detail(progress: Progress) -> RenderableType:
             facts.add_row(name, Text(text))
     gates = Table(box=None, show_header=False, pad_edge=False)
     for verdict in progress.gates:
-        # how much of the evidence is there that would stop the release
+        # the bar shows the evidence as a share of the amount that would stop the release
         bar = ProgressBar(total=1.0, completed=min(1.0, verdict.evidence), width=20)
         gates.add_row(verdict.outcome, bar, Text(verdict.text))
         for line in _evidence(verdict):
@@ -77,12 +77,12 @@ def detail(progress: Progress) -> RenderableType:
 
 
 def _evidence(verdict: Verdict) -> Iterator[str]:
-    """Yield what a gate rests on."""
+    """Yield lines with the evidence of a gate."""
     for group, side in (("new", verdict.new), ("control", verdict.control)):
         if side is None:
             continue
         first = side.per_device_hour
-        rate = f", {first} of them an hour that runs" if first is not None else ""
+        rate = f", {first} affected per device-hour" if first is not None else ""
         runs = f", {side.per_run} of the runs fail" if side.per_run is not None else ""
         devices = f"{side.devices:,} devices, {side.device_minutes:,} device-minutes"
         yield f"{group}: {devices}{rate}{runs}"
@@ -96,9 +96,11 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
 
 
 def step_line(progress: Progress) -> str:
-    """Return where a release stands, in a line."""
+    """Return the state of a release in one line."""
     why = f": {progress.reason}" if progress.reason else ""
-    silent = f"; hardly a device reports {' and '.join(progress.silent)}" if progress.silent else ""
+    silent = (
+        f"; hardly any device reports {' and '.join(progress.silent)}" if progress.silent else ""
+    )
     return f"{shown_time(progress.since_ms):<20}  {_stage(progress)}, {progress.reach}{why}{silent}"
 
 

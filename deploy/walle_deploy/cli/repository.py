@@ -1,4 +1,4 @@
-"""``walle repository``: signed metadata and the files that it names, from making to serving."""
+"""``walle repository``: signed metadata and its files, from making to serving."""
 
 import argparse
 import sys
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
     def action(name: str, run: Any, text: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = actions.add_parser(name, help=text)
         parser.set_defaults(run=run)
-        parser.add_argument("folder", type=Path, metavar="FOLDER", help="of the repository")
+        parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of the repository")
         parser.add_argument("--keys", type=Path, help="folder of the keys (default: FOLDER/keys)")
         parser.add_argument("--json", action="store_true", help="a JSON object per line")
         return parser
@@ -41,28 +41,28 @@ def add(commands: Any) -> None:
         type=bounded(int, 1, _ROOT_KEYS_MAX),
         default=1,
         metavar="N",
-        help="how many there are",
+        help="number of root keys",
     )
     init.add_argument(
         "--root-threshold",
         type=bounded(int, 1, _ROOT_KEYS_MAX),
         default=1,
         metavar="N",
-        help="how many a new root needs",
+        help="number of keys that must sign a new root",
     )
     publish = action("publish", _run_publish, "sign a version's package and exclusive files")
     publish.add_argument("package", type=Path, metavar="PACKAGE", help="NAME.walle")
-    publish.add_argument("--scenario", required=True, help="that the task belongs to")
-    publish.add_argument("--version", default="", help="that the package must have")
+    publish.add_argument("--scenario", required=True, help="scenario of the task")
+    publish.add_argument("--version", default="", help="version that the package must have")
     publish.add_argument(
         "--exclusive",
         type=Path,
         metavar="DIR",
-        help="holds OWNER/RESOURCE; OWNER is a device's id or user:ID, %%-quoted",
+        help="folder with OWNER/RESOURCE; OWNER is a device's id or user:ID, %%-quoted",
     )
-    retire = action("retire", _run_retire, "let no device take targets any more")
-    retire.add_argument("targets", nargs="+", metavar="TARGET", help="its signed name")
-    action("refresh", _run_refresh, "sign anew what expires soon; run it every hour")
+    retire = action("retire", _run_retire, "withdraw targets: devices no longer take them")
+    retire.add_argument("targets", nargs="+", metavar="TARGET", help="signed name of a target")
+    action("refresh", _run_refresh, "sign metadata that expires soon; run this every hour")
     rotate = action("rotate", _run_rotate, "give a role a new key")
     rotate.add_argument(
         "role",
@@ -70,22 +70,22 @@ def add(commands: Any) -> None:
         metavar="ROLE",
         help=f"{', '.join(_ROLES)}; {', '.join(_RINGS)}",
     )
-    rotate.add_argument("--key", default="", help="begin of the old key's id, of several")
-    rotate.add_argument("--lost", action="store_true", help="the old key is gone, or stolen")
-    action("status", _run_status, "say where every role stands")
+    rotate.add_argument("--key", default="", help="beginning of the old key's id, of several")
+    rotate.add_argument("--lost", action="store_true", help="the old key is lost or stolen")
+    action("status", _run_status, "show the state of every role")
     enrol = action("enrol", _run_enrol, "print the secret of a device, for exclusive files")
-    enrol.add_argument("device", help="its id")
+    enrol.add_argument("device", help="id of the device")
     serve = action("serve", _run_serve, "serve the files, for development")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8_600)
 
 
 def _run_init(options: argparse.Namespace) -> int:
-    """Make a repository; where ``root.json`` for devices lies is printed.
+    """Make a repository, and print the path of the ``root.json`` for devices.
 
     Raises:
         DeployError: The threshold is above the number of keys.
-        ConflictError: There is one already.
+        ConflictError: The repository exists already.
     """
     need_extra("tuf")
     from walle_deploy.distribution.signed_urls import KeyRing  # noqa: PLC0415 - heavy
@@ -131,7 +131,7 @@ def _run_retire(options: argparse.Namespace) -> int:
 
 
 def _run_refresh(options: argparse.Namespace) -> int:
-    """Sign anew what is due."""
+    """Sign metadata that expires soon."""
     names = _open(options).refresh()
     _say(options, {"signed": names}, f"signed {', '.join(names)}")
     return 0
@@ -158,7 +158,7 @@ def _run_status(options: argparse.Namespace) -> int:
     """Show all roles.
 
     Returns:
-        0, or the exit code of ``IntegrityError`` when something is expired.
+        0, or the exit code of ``IntegrityError`` if a role has expired.
     """
     from datetime import UTC, datetime  # noqa: PLC0415 - for people only
 
@@ -207,7 +207,9 @@ def _exclusive(folder: Path) -> "list[ExclusiveFile]":
     from walle_deploy.trust.publishing import ExclusiveFile  # noqa: PLC0415 - an extra
 
     if not folder.is_dir():
-        raise RefNotFoundError(f"{folder}: there is no such folder: expected OWNER/RESOURCE in it")
+        raise RefNotFoundError(
+            f"{folder}: the folder does not exist: expected OWNER/RESOURCE in it"
+        )
     files = []
     for owner in sorted(path for path in folder.iterdir() if path.is_dir()):
         for path in sorted(entry for entry in owner.rglob("*") if entry.is_file()):

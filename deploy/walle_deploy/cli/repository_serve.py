@@ -22,16 +22,16 @@ from walle_stream.errors import WalleError
 def serve(
     repository: TrustedRepository, host: str, port: int, ring: Path, options: argparse.Namespace
 ) -> int:
-    """Serve until a signal, and sign the timestamp anew every hour where its key is here.
+    """Serve until a signal, and sign the timestamp again every hour if its key is here.
 
-    Port 0 takes any that is free; the ring of keys of exclusive addresses need not be there.
+    Port 0 takes any free port. The ring of keys for exclusive addresses may be missing.
 
     Raises:
-        RefNotFoundError: There is no repository.
-        SpecFileError: The port is none.
-        ServiceUnreachableError: The address is taken, or not of this machine.
+        RefNotFoundError: The repository does not exist.
+        SpecFileError: The port is invalid.
+        ServiceUnreachableError: The address is in use, or not on this machine.
     """
-    repository.status()  # what cannot be verified is not served
+    repository.status()  # refuses to serve files that cannot be verified
     folder = repository.folder
     signer = UrlSigner(read_ring(ring)) if ring.exists() else None
     app = build_app(folder / "public", folder / "private", signer)
@@ -42,7 +42,7 @@ def serve(
     print(json.dumps({"url": url}) if options.json else f"serving {folder} at {url}", flush=True)
     end_on_signals()
     config = uvicorn.Config(app, log_level="warning", server_header=False)
-    # Ctrl-C and SIGTERM are how it ends; uvicorn passes them on when it has
+    # Ctrl-C and SIGTERM end the server, and uvicorn raises them again afterwards
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
     return 0

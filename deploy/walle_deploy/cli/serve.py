@@ -22,25 +22,25 @@ def add(commands: Any) -> None:
         "--repository",
         type=Path,
         metavar="FOLDER",
-        help="of the signed files: for simulations, and for addresses of exclusive files",
+        help="folder of the signed files: for simulations, and for addresses of exclusive files",
     )
     parser.add_argument(
-        "--keys", type=Path, metavar="FOLDER", help="of its keys (default: FOLDER/keys)"
+        "--keys", type=Path, metavar="FOLDER", help="folder of its keys (default: FOLDER/keys)"
     )
     parser.add_argument(
         "--audit-head",
         type=Path,
         nargs=2,
         metavar=("HEAD", "KEYS"),
-        help="head of the audit log that was kept, and keys.json of who signed it: do not start "
-        "over a store without it",
+        help="saved head of the audit log, and keys.json of its signer: do not start over a store "
+        "without that head",
     )
     parser.add_argument("--alarms", type=Path, metavar="FILE", help="YAML of the kind Alarms")
     parser.add_argument(
         "--files",
         default="",
         metavar="URL",
-        help="of the file server, where FILE names none: CDN, CEN and metadata in one",
+        help="the file server, if FILE names none: CDN, CEN and metadata in one",
     )
     parser.add_argument(
         "--listen",
@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
         metavar="N",
         help="processes (default: 1)",
     )
-    parser.add_argument("--json", action="store_true", help="say the address as JSON")
+    parser.add_argument("--json", action="store_true", help="print the address as JSON")
     parser.set_defaults(run=run_serve)
 
 
@@ -94,13 +94,13 @@ def run_serve(options: argparse.Namespace) -> int:
     line += ", operators: " + ("by tokens" if spec.operators else "none, it takes no changes")
     print(json.dumps(fields) if options.json else line, flush=True)
     end_on_signals()
-    with listener:  # also where the store cannot be opened
+    with listener:  # closes it also if the store cannot be opened
         serve(options.file, setup, listener, options.workers, OPENER)
     return 0
 
 
 def end_on_signals() -> None:
-    """Let a first signal end uvicorn, and that be all: it raises the signal once more behind it."""
+    """Ignore SIGINT and SIGTERM outside uvicorn, which raises them again after its shutdown."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
 
@@ -109,8 +109,8 @@ def listen(address: str, option: str) -> socket.socket:
     """Listen at an address.
 
     Raises:
-        SpecFileError: It is none.
-        ServiceUnreachableError: It is taken, or not of this machine.
+        SpecFileError: The address is invalid.
+        ServiceUnreachableError: The address is in use, or not on this machine.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > _PORT_MAX:
@@ -120,12 +120,12 @@ def listen(address: str, option: str) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((name, int(port)))
-        # before the address is printed: a reader may connect at once
+        # before the address is printed, because a reader may connect at once
         listener.listen(4_096)
     except OSError as error:
         listener.close()
         raise ServiceUnreachableError(
-            f"{option} {address!r} cannot be had ({error.strerror or error}): choose another"
+            f"{option} {address!r} cannot be used ({error.strerror or error}): choose another"
         ) from error
     listener.set_inheritable(True)
     return listener

@@ -20,14 +20,16 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "simulate", help="try a task package on kinds of devices, with recorded events"
     )
-    parser.add_argument("package", type=Path, metavar="PACKAGE", help="of the version to try")
+    parser.add_argument(
+        "package", type=Path, metavar="PACKAGE", help="package of the version to try"
+    )
     parser.add_argument(
         "--kinds", type=Path, required=True, metavar="FILE", help="YAML of the kind DeviceKinds"
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--events", type=Path, metavar="FILE", help="recorded events, JSON Lines")
     source.add_argument(
-        "--pipeline", type=Path, metavar="FILE", help="take the events of its source"
+        "--pipeline", type=Path, metavar="FILE", help="use the events of this pipeline's source"
     )
     parser.add_argument(
         "--limit",
@@ -37,22 +39,22 @@ def add(commands: Any) -> None:
         help="rows of the pipeline's source (default: %(default)s)",
     )
     parser.add_argument(
-        "--previous", type=Path, metavar="PACKAGE", help="of the version before, to compare with"
+        "--previous", type=Path, metavar="PACKAGE", help="previous version's, for comparison"
     )
     parser.add_argument("--json", action="store_true", help="the whole report as JSON")
     parser.set_defaults(run=run_simulate)
 
 
 def run_simulate(options: argparse.Namespace) -> int:
-    """Simulate and say what was found.
+    """Run a simulation and print its result.
 
     Returns:
-        0 when all kinds passed, else the exit code of ``DeployError``.
+        0 if all kinds passed, else the exit code of ``DeployError``.
 
     Raises:
         SpecFileError: The kinds are wrong, or the extra is not installed.
-        PackageError: A package is none.
-        SourceError: The events are none.
+        PackageError: A file is not a package.
+        SourceError: The events are wrong.
     """
     try:
         from walle_deploy.simulation.report import as_json  # noqa: PLC0415 - heavy

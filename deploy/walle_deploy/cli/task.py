@@ -16,31 +16,33 @@ def add(verbs: Any) -> None:
     """Add the verbs to ``walle task``; an entry point of ``walle_stream.task_commands``."""
     init = verbs.add_parser("init", help="make a task: branch, definition, script, sample, test")
     init.add_argument("ref", metavar="SCENARIO/TASK")
-    checkout = verbs.add_parser("checkout", help="bring a task or version into a folder, or on")
+    checkout = verbs.add_parser(
+        "checkout", help="put a task or version into a folder, or update it"
+    )
     checkout.add_argument("ref", metavar="SCENARIO/TASK[@VERSION]")
     for verb in (init, checkout):
         verb.add_argument(
             "folder", type=Path, nargs="?", metavar="DIR", help="default: the task's name"
         )
     commit = verbs.add_parser("commit", help="check the folder, commit all of it, push it")
-    commit.add_argument("--rebase", action="store_true", help="on top of what others committed")
-    tag = verbs.add_parser("tag", help="make a version of what is committed")
+    commit.add_argument("--rebase", action="store_true", help="go on top of others' commits")
+    tag = verbs.add_parser("tag", help="make a version of the last commit")
     tag.add_argument("version", metavar="VERSION", help="such as v2")
     for verb in (commit, tag):
-        verb.add_argument("-m", "--message", default="", metavar="TEXT", help="what it is for")
+        verb.add_argument("-m", "--message", default="", metavar="TEXT", help="the message")
         verb.add_argument(
             "folder", type=Path, nargs="?", default=Path(), metavar="DIR", help="default: here"
         )
-    test = verbs.add_parser("test", help="check, run the sample and the tests; runs its code")
+    test = verbs.add_parser("test", help="check a task, run its sample and tests; runs its code")
     test.add_argument("what", nargs="?", default=".", metavar="DIR|REF", help="default: here")
-    listed = verbs.add_parser("list", help="scenarios, tasks and versions")
+    listed = verbs.add_parser("list", help="list scenarios, tasks and versions")
     listed.add_argument("scenario", nargs="*", metavar="SCENARIO", help="default: all")
-    log = verbs.add_parser("log", help="the commits of a task, or up to a version")
-    log.add_argument("ref", nargs="?", metavar="REF", help="default: of the folder here")
+    log = verbs.add_parser("log", help="show the commits of a task, or up to a version")
+    log.add_argument("ref", nargs="?", metavar="REF", help="default: task of this folder")
     log.add_argument(
-        "-n", "--count", type=bounded(int, 1, 10**9), metavar="N", help="the last N alone"
+        "-n", "--count", type=bounded(int, 1, 10**9), metavar="N", help="only the last N"
     )
-    diff = verbs.add_parser("diff", help="files and audiences that differ")
+    diff = verbs.add_parser("diff", help="show differences of files and audiences")
     diff.add_argument(
         "refs", nargs="*", metavar="A B", help="default: the folder here and its last commit"
     )
@@ -54,7 +56,7 @@ def add(verbs: Any) -> None:
         verb.add_argument(
             "--group",
             metavar="GROUP",
-            help="folder or URL that holds the repositories (default: $WALLE_GROUP)",
+            help="folder or URL of the repositories (default: $WALLE_GROUP)",
         )
 
 
@@ -75,6 +77,6 @@ def _is_ref(text: str) -> bool:
     try:
         TaskRef.parse(text)
     except RefNotFoundError:
-        # one that is meant to be a version is refused as that, not as a file
+        # a wrong version is refused as a version, not as a missing file
         return "@" in text and not Path(text).exists()
     return not Path(text).exists()

@@ -1,4 +1,4 @@
-"""What ``walle task init``, ``checkout``, ``commit``, ``tag`` and ``test`` do and print."""
+"""The work and output of ``walle task init``, ``checkout``, ``commit``, ``tag`` and ``test``."""
 
 import argparse
 import shlex
@@ -21,7 +21,7 @@ from walle_deploy.tasks.trials import try_task
 
 
 def run_init(options: argparse.Namespace) -> int:
-    """Make a task and say where its files are."""
+    """Make a task and print the folder of its files."""
     ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
     clone = init_task(group, ref, options.folder or Path(ref.task))
     facts: dict[str, object] = {"ref": str(ref), "folder": str(clone.folder)}
@@ -38,7 +38,7 @@ def run_init(options: argparse.Namespace) -> int:
 
 
 def run_checkout(options: argparse.Namespace) -> int:
-    """Bring a task or version into a folder."""
+    """Put a task or version into a folder."""
     ref = TaskRef.parse(options.ref)
     clone = checkout_task(Group.parse(options.group), ref, options.folder or Path(ref.task))
     facts = {"ref": str(ref), "folder": str(clone.folder), "commit": clone.commit}
@@ -75,7 +75,7 @@ def run_tag(options: argparse.Namespace) -> int:
 
 
 def run_test(options: argparse.Namespace) -> int:
-    """Try a folder's task, or one of the group; 1 when its tests fail."""
+    """Try a folder's task, or a task of the group; return 1 if its tests fail."""
     folder = Path(options.what)
     if folder.is_dir():
         return _try(options, folder)
@@ -83,7 +83,7 @@ def run_test(options: argparse.Namespace) -> int:
     with TemporaryDirectory(prefix="walle-task-") as temporary:
         with open_mirror(Group.parse(options.group), ref.scenario) as mirror:
             source, _ = checkout(mirror, mirror.commit(ref), str(ref))
-            # tests may write; the cache stays as it is
+            # tests may write, so they run in a copy and the cache stays unchanged
             copy = shutil.copytree(source, Path(temporary) / ref.task)
         return _try(options, copy)
 

@@ -1,4 +1,4 @@
-"""What ``walle task list``, ``log``, ``diff`` and ``build`` of a version do and print."""
+"""The work and output of ``walle task list``, ``log``, ``diff`` and ``build`` of a version."""
 
 import argparse
 import sys
@@ -37,7 +37,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_log(options: argparse.Namespace) -> int:
-    """Print commits, the newest first."""
+    """Print commits, newest first."""
     if options.ref is None:
         with open_folder(Path()) as here:
             ref, group = here.ref, here.group
@@ -51,10 +51,10 @@ def run_log(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Print what differs: files, who gets which, the lines.
+    """Print the differences: files, audiences and lines.
 
     Raises:
-        RefNotFoundError: There is one task or version, or more than two.
+        RefNotFoundError: The number of tasks or versions is neither 0 nor 2.
     """
     match [TaskRef.parse(ref) for ref in options.refs]:
         case []:

@@ -1,4 +1,4 @@
-"""``walle token``: a key that signs tokens of devices, relays and operators."""
+"""``walle token``: keys, and signed tokens of devices, relays and operators."""
 
 import argparse
 from pathlib import Path
@@ -15,12 +15,12 @@ def add(commands: Any) -> None:
     """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     token = commands.add_parser("token", help="make tokens of devices, relays and operators")
     verbs = token.add_subparsers(dest="verb", required=True, metavar="VERB")
-    key = verbs.add_parser("key", help="make a key; made again it is another one, for rotation")
+    key = verbs.add_parser("key", help="make a key; each call makes a new one, for rotation")
     key.add_argument(
         "folder",
         type=Path,
         metavar="FOLDER",
-        help=f"gets {_SIGNING}, which is secret, and {_PUBLIC}, which the service reads",
+        help=f"folder for {_SIGNING}, which is secret, and {_PUBLIC}, which the service reads",
     )
     key.add_argument(
         "--issuer", required=True, metavar="NAME", help="spec.authentication.issuer of the service"
@@ -36,13 +36,17 @@ def add(commands: Any) -> None:
         "--role",
         choices=("viewer", "author", "approver"),
         default="viewer",
-        help="of the operator (viewer)",
+        help="role of the operator (viewer)",
     )
     sign.add_argument(
-        "--valid", type=duration(1_000), default="1h", metavar="TIME", help="from now on (1h)"
+        "--valid",
+        type=duration(1_000),
+        default="1h",
+        metavar="TIME",
+        help="validity from now on (1h)",
     )
     sign.add_argument(
-        "--audience", default="", metavar="NAME", help="where the service has another than usual"
+        "--audience", default="", metavar="NAME", help="the service's audience, if it is unusual"
     )
     sign.set_defaults(run=run_sign)
 
@@ -51,7 +55,7 @@ def run_key(options: argparse.Namespace) -> int:
     """Make a key.
 
     Raises:
-        SpecFileError: It cannot be written.
+        SpecFileError: The key cannot be written.
     """
     need_extra("jwt")
     from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - an extra

@@ -1,1 +1,1 @@
-"""Who gets which version: conditions, their evaluation, and the index over all releases."""
+"""Policies: the conditions of releases, their evaluation, and the index over all releases."""

@@ -1,7 +1,7 @@
-"""What is known of users: age band, region and interest tags, from a CSV or SQLite file.
+"""Attributes of users: age band, region and interest tags, from a CSV or SQLite file.
 
 Users with the same attributes share one record, so a user costs 12 bytes. An empty cell is an
-attribute that is not known.
+unknown attribute.
 """
 
 import csv
@@ -25,7 +25,7 @@ _RECORDS_MAX: Final = 1_000_000
 
 
 class Attributes(NamedTuple):
-    """Of one user; empty where it is not known."""
+    """Attributes of one user; an unknown attribute is empty."""
 
     age_band: str = ""
     region: str = ""
@@ -33,13 +33,13 @@ class Attributes(NamedTuple):
 
 
 class AttributeTable:
-    """The attributes of all users, as of one reading."""
+    """The attributes of all users in one reading of the source."""
 
     def __init__(self, rows: Iterable[tuple[str, Attributes]]) -> None:
-        """Take all users in.
+        """Store all users.
 
         Raises:
-            SpecFileError: More than a million users that are like nobody else.
+            SpecFileError: The users have more than a million different combinations of attributes.
         """
         self._records: list[Attributes] = []
         numbers: dict[Attributes, int] = {}
@@ -61,11 +61,11 @@ class AttributeTable:
         self._users = CompactIds(ids(), users)
 
     def __len__(self) -> int:
-        """Return how many users there are."""
+        """Return the number of users."""
         return len(self._users)
 
     def of(self, user: str) -> Attributes | None:
-        """Return a user's attributes, None where nothing is known."""
+        """Return a user's attributes, or None for an unknown user."""
         number = self._users.number(id_hash(user))
         return None if number < 0 else self._records[number]
 
@@ -74,28 +74,28 @@ _Column = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
 class AttributeSource(Strict):
-    """Where the attributes of users are."""
+    """The source of users' attributes."""
 
-    file: PathField = Field(description="CSV with a head, or a SQLite database.")
-    format: Literal["csv", "sqlite"] = Field(default="csv", description="Of the file.")
-    table: _Column = Field(default="users", description="Of a SQLite database.")
+    file: PathField = Field(description="CSV with a header row, or a SQLite database.")
+    format: Literal["csv", "sqlite"] = Field(default="csv", description="Format of the file.")
+    table: _Column = Field(default="users", description="Table of a SQLite database.")
     user: _Column = Field(default="user", description="Column of the user's id.")
     age_band: _Column = Field(default="age_band", description="Column; may be missing.")
     region: _Column = Field(default="region", description="Column; may be missing.")
     interest_tags: _Column = Field(default="interest_tags", description="Column; may be missing.")
     tag_separator: Annotated[str, StringConstraints(min_length=1, max_length=4)] = Field(
-        default="|", description="Between the tags of a cell."
+        default="|", description="Separator of the tags in a cell."
     )
     users_max: StrictInt = Field(
-        default=10_000_000, ge=1, le=50_000_000, description="Most users that are read."
+        default=10_000_000, ge=1, le=50_000_000, description="Most users to read."
     )
 
     def read(self, path: Path) -> AttributeTable:
-        """Read the file whole; blocks.
+        """Read the whole file; blocks.
 
         Raises:
-            SpecFileError: It is not as declared, or too large.
-            OSError: It cannot be read.
+            SpecFileError: The file differs from its declaration, or is too large.
+            OSError: The file cannot be read.
         """
         rows = self._csv_rows(path) if self.format == "csv" else self._sqlite_rows(path)
         with closing(rows):

@@ -1,4 +1,4 @@
-"""A class of devices: those that all policies treat alike until one asks who they are."""
+"""A class of devices: devices that all policies treat alike, except by identity."""
 
 from collections.abc import Iterable, Mapping
 from itertools import repeat
@@ -11,12 +11,12 @@ from walle_deploy.policy.hashing import MASK
 from walle_deploy.policy.rows import Candidate, Choices, Guarded, Names, Offer, Standing
 
 _WIDE: Final = 40
-"""Candidates from which numpy's calls cost less than Python's loop (bench/release.py)."""
+"""Number of candidates from which numpy is faster than Python's loop (bench/release.py)."""
 _NOWHERE: Final = Standing()
 
 
 class DeviceClass:
-    """The devices that all policies treat alike until one asks who they are."""
+    """A class of devices: devices that all policies treat alike, except by identity."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class DeviceClass:
             self._lay_out()
 
     def decide(self, facts: Facts) -> list[Offer]:
-        """Return what a device of the class is to have and has not."""
+        """Return the offers whose versions a device of the class does not have."""
         return self._decide_wide(facts) if self._is_wide else self._decide_narrow(facts)
 
     def standings(self, facts: Facts, versions: Mapping[str, str]) -> dict[str, Standing]:
@@ -54,11 +54,11 @@ class DeviceClass:
         return standings
 
     def _with_losses(self, offers: list[Offer], facts: Facts) -> list[Offer]:
-        """Whom nobody gives anything loses what was withdrawn."""
+        """Add the loss of withdrawn versions that no release replaces."""
         has = facts.profile.tasks.items()
         if not self._gone or self._gone.isdisjoint(has):
             return offers
-        # few devices
+        # few devices reach this point
         gone = {task for task, _ in self._gone.intersection(has)} - {offer.task for offer in offers}
         gone -= {
             row.task
@@ -68,7 +68,7 @@ class DeviceClass:
         return offers + [Offer(task, "", "") for task in sorted(gone)]
 
     def _named(self, facts: Facts) -> list[int]:
-        """Rows with a release that may name this device or its user."""
+        """Return the rows with a release that may name this device or its user."""
         names = self._names
         tasks = names.of_device.get(facts.profile.device, ())
         if names.of_user and facts.profile.user:
@@ -92,14 +92,14 @@ class DeviceClass:
         for task, limited, offer in plain:
             for key, limit, test, limited_offer, _, _ in limited:
                 if (hashed * key & MASK) <= limit and (test is None or test(facts) is True):
-                    offer = limited_offer  # noqa: PLW2901 - in place of the rest's
+                    offer = limited_offer  # noqa: PLW2901 - replaces the offer of the rest
                     break
             if offer is not None and installed(task, "") != offer.version:
                 offers.append(offer)
         return self._with_losses(offers, facts)
 
     def _lay_out(self) -> None:
-        # behind its own candidates a row has ones that let everybody keep what he has
+        # fill each row up with candidates that let every device keep what it has
         rows, width = self._rows, max(len(row.open.candidates) for row in self._rows) + 1
         shape = (len(rows), width)
         self._keys = np.zeros(shape, np.uint64)
@@ -117,7 +117,7 @@ class DeviceClass:
             versions += [*(candidate.offer.version for candidate in opened), *[None] * more]
             self._offers += [*(candidate.offer for candidate in opened), *[None] * more]
         self._versions = np.array(versions, object)
-        # "" is wanted of who has nothing
+        # "" is the wanted version of a device that must have none
         self._is_whole = "" not in {
             candidate.offer.version for row in rows for candidate in row.every.candidates
         }
@@ -139,7 +139,7 @@ class DeviceClass:
             wanted[number] = offer.version if offer is not None else None
         installed = list(map(facts.profile.tasks.get, self._task_names, repeat("")))
         if wanted == installed and self._is_whole and len(wanted) == len(facts.profile.tasks):
-            return []  # all that it has is given to it: nothing can be lost
+            return []  # the offers cover all its tasks, so nothing can be lost
         offers = [
             chosen[number] if number in chosen else self._offers[int(first[number])]
             for number, (version, has) in enumerate(zip(wanted, installed, strict=True))
@@ -149,20 +149,20 @@ class DeviceClass:
 
 
 class Look(NamedTuple):
-    """One device, as all releases of a table see it."""
+    """A device from the view of all releases of a table."""
 
     device_class: DeviceClass
     facts: Facts
 
     def decide(self) -> list[Offer]:
-        """Return what the device is to have and has not; never blocks."""
+        """Return the offers whose versions the device does not have; never blocks."""
         return self.device_class.decide(self.facts)
 
     def standings(self, versions: Mapping[str, str]) -> dict[str, Standing]:
-        """Return where the device stands in releases in progress, by task; never blocks.
+        """Return the device's standing in releases in progress, by task; never blocks.
 
-        ``versions`` is what it has of each task, or is about to have. Tasks of which no release in
-        progress concerns it are not there.
+        ``versions`` has the version of each task that the device has, or is about to have. Tasks
+        without a release in progress that concerns the device are left out.
         """
         return self.device_class.standings(self.facts, versions)
 
@@ -183,7 +183,7 @@ def _stand(candidates: Iterable[Candidate], facts: Facts, version: str) -> Stand
         if is_beyond:
             beyond = Standing(offer.release_id, "control")
         elif offer.version != version:
-            return _NOWHERE  # it is to have another one
+            return _NOWHERE  # the device is to have another version
         else:
             return beyond if beyond.release_id else standing
-    return beyond  # it keeps what it has
+    return beyond  # the device keeps what it has

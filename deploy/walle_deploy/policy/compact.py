@@ -1,8 +1,8 @@
-"""Very many ids in little memory: their 64-bit hashes, sorted, and where to begin to look.
+"""Very many ids in little memory: their sorted 64-bit hashes, with an index of buckets.
 
-8 bytes an id and a small index. An id that is not in the set is taken for one of n with a
-probability of n / 2**64 (for ten millions: once in 10**12 questions): fit to decide what is
-offered, never what may be read.
+A set takes 8 bytes per id and a small index. A foreign id is taken for one of n ids with a
+probability of n / 2**64 (for ten million, once in 10**12 questions). That suffices for what is
+offered, but never for what may be read.
 """
 
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from walle_deploy.policy.hashing import id_hash
 
 
 class CompactIds:
-    """A set of ids, or a mapping from ids to small numbers; never changed."""
+    """An immutable set of ids, or mapping from ids to small numbers."""
 
     def __init__(self, ids: Iterable[str], numbers: Iterable[int] | None = None) -> None:
-        """Read all ids in any order; of one that is there twice the last one counts.
+        """Read all ids in any order; the last entry of a repeated id counts.
 
-        ``numbers`` has for each id one from 0 to 2**32 - 1; None for a set.
+        ``numbers`` has a number from 0 to 2**32 - 1 for each id; None makes a set.
         """
         parts = [
             np.fromiter(map(id_hash, part), np.uint64)
@@ -37,21 +37,21 @@ class CompactIds:
         self._shift = 64 - bits
         buckets = (hashes >> np.uint64(self._shift)).astype(np.uint32)
         starts = np.searchsorted(buckets, np.arange(2**bits + 1, dtype=np.uint32)).astype(np.uint32)
-        # an item of a memoryview is had in a third of an array's time
+        # reading an item of a memoryview takes a third of an array's time
         self._hashes: Any = memoryview(hashes)
         self._starts: Any = memoryview(starts)
         self._values: Any = None if values is None else memoryview(values[order][is_last])
 
     def __len__(self) -> int:
-        """Return how many ids there are."""
+        """Return the number of ids."""
         return len(self._hashes)
 
     def has(self, hashed: int) -> bool:
-        """Tell whether an id is there, by its ``id_hash``."""
+        """Return whether an id is in the set, by its ``id_hash``."""
         return self._find(hashed) >= 0
 
     def number(self, hashed: int) -> int:
-        """Return an id's number by its ``id_hash``, -1 where the id is not there."""
+        """Return an id's number by its ``id_hash``, or -1 if the id is missing."""
         index = self._find(hashed)
         return -1 if index < 0 else int(self._values[index])
 

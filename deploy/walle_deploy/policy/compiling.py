@@ -1,7 +1,7 @@
-"""Policies made fast: what depends on a device's class is decided once per class.
+"""Compiled policies: the part that depends on a device's class is decided once per class.
 
-``Compiler`` turns a policy into a tree whose leaves are either static (they look at what
-many devices have alike: app, versions, model) or dynamic (they look at one device or user).
+``Compiler`` turns a policy into a tree with static and dynamic leaves. Static leaves test values
+that many devices share: app, versions, model. Dynamic leaves test one device or user.
 """
 
 import re
@@ -20,14 +20,14 @@ FIELDS: Final = (
     *("app", "app_version", "os", "os_version"),
     *("interpreter", "performance", "model", "memory_mb"),
 )
-"""Of a profile, that static leaves look at."""
+"""Fields of a profile that static leaves test."""
 
 
 class Compiler:
-    """Makes trees; equal tests of a field are one."""
+    """Compiler of policies to trees, which share equal tests of a field."""
 
     def __init__(self, sources: Sources) -> None:
-        """Start without any test."""
+        """Start without tests."""
         self._sources = sources
         self._tests: list[list[Callable[[Any], Truth]]] = [[] for _ in FIELDS]
         self._numbers: dict[Hashable, Static] = {}
@@ -45,18 +45,18 @@ class Compiler:
         return parts[0] if len(parts) == 1 else Group(is_all=True, parts=tuple(parts))
 
     def compile_code(self, interpreters: tuple[str, ...]) -> Static:
-        """Return the leaf that asks whether a device has one of some interpreters."""
-        # another question than a policy's list of them: who does not say one is in
+        """Return the leaf that tests whether a device has one of some interpreters."""
+        # unlike a policy's list of interpreters, this one admits devices that report none
         wanted = frozenset((*interpreters, ""))
         return self._leaf("interpreter", wanted, wanted.__contains__)
 
     def outcomes(self, field: int, value: Any) -> tuple[Truth, ...]:
-        """Return what the tests of a field, an index in ``FIELDS``, say of a value."""
+        """Return the results of a field's tests for a value; a field is an index in ``FIELDS``."""
         return tuple(test(value) for test in self._tests[field])
 
     @property
     def fields(self) -> tuple[int, ...]:
-        """Those that any test looks at."""
+        """The fields with at least one test."""
         return tuple(number for number, tests in enumerate(self._tests) if tests)
 
     def _leaf(self, field: str, wanted: Hashable, test: Callable[[Any], Truth]) -> Static:
@@ -123,7 +123,7 @@ class Compiler:
 
 
 def guarded(guard: Guard) -> Dynamic:
-    """Return the leaf that a list of ids is."""
+    """Return the leaf for a list of ids."""
     ids = guard.ids
     if guard.is_user:
         return Dynamic(lambda facts: facts.profile.user in ids, guard)

@@ -1,7 +1,7 @@
-"""What a table of releases gives to a population, and why: nothing is sent or stored.
+"""Dry runs: the versions that a table of releases gives to a population, with the reasons.
 
-Devices are decided about by ``judging.choose``, one condition at a time; the index that a
-release service asks gives the same (held against each other by a property test).
+Nothing is sent or stored. ``judging.choose`` decides, one condition at a time. The index of the
+release service decides the same, as a property test checks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,19 +15,19 @@ from walle_deploy.policy.judging import WITHDRAWN, Choice, Verdict, choose
 from walle_deploy.policy.truth import Truth
 
 EXAMPLES: Final = 5
-"""Devices shown for each reason."""
+"""Number of devices shown for each reason."""
 _SYMBOLS: Final[dict[Truth, str]] = {True: "yes", False: "no", None: "not known"}
 
 
 class Decision(NamedTuple):
-    """What one device would have of one task."""
+    """The version of one task that a device would have."""
 
     device: str
     task: str
     version: str | None
-    """None: it keeps what it has; empty: none."""
+    """None if the device keeps what it has; empty for no version."""
     release: str
-    """By which; empty for the stable version, and where it keeps what it has."""
+    """Id of the deciding release; empty for the stable version, or if the device keeps its own."""
     why: str
     """For each release that was asked, the condition that decided."""
     has_it: bool
@@ -49,9 +49,9 @@ class Group(NamedTuple):
 def decisions(
     table: ReleaseTable, profiles: Iterable[DeviceProfile], sources: Sources, about: str = ""
 ) -> Iterator[Decision]:
-    """Yield for each device, and each task of the table, what it would have.
+    """Yield a decision for each device and each task of the table.
 
-    ``about`` names the release in question: a decision tells when another one comes before it.
+    ``about`` names the release in question: a reason says if another release comes before it.
     """
     tasks = {release.release_id: release.task for release in table.releases}
     for profile in profiles:
@@ -64,9 +64,9 @@ def decisions(
 
 
 def grouped(rows: Iterable[Decision]) -> list[Group]:
-    """Return answers by what devices get and why; by task, the most devices first.
+    """Group decisions by version and reason; sorted by task, then by number of devices, descending.
 
-    Those that keep what they have stand at a task's end.
+    Devices that keep what they have come last in their task.
     """
     counts: dict[tuple[str, str | None, str, str], list[int]] = {}
     examples: dict[tuple[str, str | None, str, str], list[str]] = {}
@@ -88,7 +88,7 @@ def grouped(rows: Iterable[Decision]) -> list[Group]:
 
 
 def why_of(choice: Choice, about: str = "") -> str:
-    """Return in a few words why a device gets what it gets.
+    """Return a short reason for a device's choice.
 
     ``about`` is a release of the task that may not have been asked.
     """
@@ -109,20 +109,20 @@ def why_of(choice: Choice, about: str = "") -> str:
 
 
 def _reason_of(verdict: Verdict) -> str:
-    """Return in a few words why a device gets a release, or does not."""
+    """Return a short reason why a release admits a device or does not."""
     if verdict.truth is True:
         return "all conditions are met"
-    # what is false decides, whatever is not known besides
+    # a false condition decides, whatever else is unknown
     for truth in (False, None):
         for part in verdict.inner:
             if part.truth is truth:
-                why = "is not met" if truth is False else "is not known of it"
+                why = "is not met" if truth is False else "is not known"
                 return f"{_described(part)} {why}"
     return "a condition is not met"
 
 
 def explained(verdict: Verdict, level: int = 0) -> Iterator[str]:
-    """Yield a line for each condition: whether it is met, and what the device has."""
+    """Yield a line for each condition with its truth and the device's value."""
     for part in verdict.inner:
         shown = f" (has {part.value})" if part.value else ""
         yield f"{'  ' * level}{_SYMBOLS[part.truth]:<9} {part.what}{shown}"

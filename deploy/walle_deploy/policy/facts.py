@@ -1,4 +1,4 @@
-"""What conditions are asked about: a device's profile and the sources of the service."""
+"""The facts that conditions test: a device's profile and the sources of the service."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -13,27 +13,27 @@ NOBODY: Final = Attributes()
 
 
 class Sources:
-    """Attribute source and files of ids; all policies of a process share one."""
+    """Attribute source and files of ids, common to all policies of a process."""
 
     def __init__(self, attributes: AttributeSource | None = None) -> None:
-        """Read nothing yet; without ``attributes`` nothing is known of any user."""
+        """Start without reading; without ``attributes`` nothing is known of any user."""
         self._attributes: WatchedFile[AttributeTable] | None = None
         if attributes is not None:
             self._attributes = WatchedFile(attributes.file, attributes.read)
         self._ids: dict[Path, WatchedFile[CompactIds]] = {}
         self._named_paths: set[Path] = set()
         self.changes = 0
-        """How often ``refresh`` found something else."""
+        """Number of times that ``refresh`` found a change."""
 
     def attributes_of(self, user: str) -> Attributes:
-        """Return what is known of a user, empty for nobody; never blocks."""
+        """Return a user's attributes, all empty if unknown; never blocks."""
         source = self._attributes
         if not user or source is None or source.known is None:
             return NOBODY
         return source.known.of(user) or NOBODY
 
     def ids(self, path: Path) -> WatchedFile[CompactIds]:
-        """Return a file of ids, read when it is asked for the first time; may block then."""
+        """Return a file of ids; the first request reads it, and may block."""
         self._named_paths.add(path)
         file = self._ids.get(path)
         if file is None:
@@ -42,15 +42,15 @@ class Sources:
         return file
 
     def drop_unasked(self) -> None:
-        """Let go the files of ids that nobody asked for since the last call.
+        """Drop the files of ids that were not requested since the last call.
 
-        Called when a new index is made, which has asked for all that its policies name.
+        The call follows the making of a new index, which requested all files of its policies.
         """
         self._ids = {path: self._ids[path] for path in self._named_paths}
         self._named_paths = set()
 
     def refresh(self) -> None:
-        """Read again what has changed; blocks, so it runs in a thread beside the event loop."""
+        """Read changed files again; blocks, so callers run it in a thread beside the event loop."""
         files: list[WatchedFile[Any]] = list(self._ids.values())
         if self._attributes is not None:
             files.append(self._attributes)
@@ -59,7 +59,7 @@ class Sources:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why files could not be read, a line each."""
+        """A line for each file that could not be read, with the reason."""
         problems = [file.problem for file in self._ids.values()]
         if self._attributes is not None:
             problems.append(self._attributes.problem)
@@ -67,12 +67,12 @@ class Sources:
 
 
 class Facts:
-    """One device, as the conditions of one decision see it."""
+    """One device, from the view of the conditions of one decision."""
 
     __slots__ = ("_attributes", "_user_hash", "device_hash", "profile", "sources")
 
     def __init__(self, profile: DeviceProfile, sources: Sources, device_hash: int) -> None:
-        """Keep them; a user's attributes are looked up when a condition asks for them."""
+        """Keep the arguments; a user's attributes are looked up when a condition needs them."""
         self.profile = profile
         self.sources = sources
         self.device_hash = device_hash
@@ -81,14 +81,14 @@ class Facts:
 
     @property
     def attributes(self) -> Attributes:
-        """Of its user."""
+        """Attributes of the device's user."""
         if self._attributes is None:
             self._attributes = self.sources.attributes_of(self.profile.user)
         return self._attributes
 
     @property
     def user_hash(self) -> int:
-        """``id_hash`` of its user's id."""
+        """``id_hash`` of the user's id."""
         if self._user_hash < 0:
             self._user_hash = id_hash(self.profile.user)
         return self._user_hash

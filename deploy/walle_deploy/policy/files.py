@@ -1,8 +1,8 @@
-"""Files that policies look into: read whole, and again when they change.
+"""Files that policies use: each is read whole, and again when it changes.
 
-Invariants: a question never reads a file; ``refresh`` does, outside of the event loop, and
-changes what is known in one assignment. A file that cannot be read any more leaves what was
-known of it; one that could never be read makes its conditions unknown.
+Invariants: a question never reads a file. ``refresh`` reads files outside of the event loop, and
+replaces the known content in one assignment. If a file becomes unreadable, its last content stays.
+Conditions on a file that was never read are unknown.
 """
 
 import logging
@@ -14,35 +14,35 @@ from walle_deploy.policy.compact import CompactIds
 from walle_stream.errors import SpecFileError
 
 type Stamp = tuple[tuple[int, int, int] | None, ...]
-"""What a change of files is noticed by: inode, time and size of each."""
+"""Inode, time and size of each file, which reveal a change."""
 
 _log = logging.getLogger(__name__)
 
 _UNREAD: Final = (OSError, UnicodeError, SpecFileError)
 _IDS_MAX: Final = 20_000_000
 _LINE_MAX: Final = 1_024
-_MARK: Final = "\ufeff"  # of the byte order: some editors begin a file with it
+_MARK: Final = "\ufeff"  # byte-order mark, with which some editors begin a file
 
 
 class WatchedFile[T]:
-    """What a file holds, as of its last reading."""
+    """The content of a file at its last reading."""
 
     def __init__(self, path: Path, read: Callable[[Path], T]) -> None:
-        """Read nothing yet; ``read`` may block, and raises SpecFileError or OSError."""
+        """Start without reading; ``read`` may block, and raises SpecFileError or OSError."""
         self.path = path
         self.known: T | None = None
-        """None before it was read."""
+        """None before the first reading."""
         self.problem = ""
-        """Why the last reading failed; empty when it did not."""
+        """Reason why the last reading failed; empty if it succeeded."""
         self._read = read
         self._stamp: Stamp | None = None
 
     @classmethod
     def opened(cls, path: Path, read: Callable[[Path], T]) -> Self:
-        """Return one that was read, for files that nothing goes without; blocks.
+        """Return a watched file that was read, for files that must be readable; blocks.
 
         Raises:
-            SpecFileError: It cannot be read.
+            SpecFileError: The file cannot be read.
         """
         watched = cls(path, read)
         stamp = watched._look()
@@ -53,7 +53,7 @@ class WatchedFile[T]:
         return watched
 
     def refresh(self) -> bool:
-        """Read the file if it has changed; return whether something else is known now. Blocks."""
+        """Read the file if it changed, and return whether the content changed; blocks."""
         stamp = self._look()
         if stamp == self._stamp:
             return False
@@ -62,17 +62,17 @@ class WatchedFile[T]:
         except _UNREAD as error:
             problem = self._why(error)
             if problem != self.problem:
-                _log.warning("%s; what was known before stays", problem)
+                _log.warning("%s; the previous content stays in use", problem)
             self.problem = problem
             return False
-        # the stamp is older than what was read: a change meanwhile is seen the next time
+        # the stamp is from before the reading, so the next call sees a change during the reading
         self.known, self.problem, self._stamp = known, "", stamp
         return True
 
     def _known(self) -> T:
-        # a pipe or a device may never end
+        # reading a pipe or a device may never end
         if self.path.exists() and not self.path.is_file():
-            raise SpecFileError("is no file")
+            raise SpecFileError("is not a file")
         return self._read(self.path)
 
     def _why(self, error: Exception) -> str:
@@ -80,17 +80,17 @@ class WatchedFile[T]:
         return text if text.startswith(str(self.path)) else f"{self.path}: {text}"
 
     def _look(self) -> Stamp:
-        # a database in WAL mode changes the file beside it first
+        # a database in WAL mode changes its -wal file first
         beside = self.path.with_name(self.path.name + "-wal")
         return _stamp_of(self.path), _stamp_of(beside)
 
 
 def read_ids(path: Path) -> CompactIds:
-    """Read a file of ids: UTF-8 text, an id per line; empty lines and ``#...`` are passed over.
+    """Read a file of ids: UTF-8 text, an id per line; empty lines and ``#...`` are ignored.
 
     Raises:
-        SpecFileError: More than 20 million ids, or a line that is longer than any id.
-        OSError: It cannot be read.
+        SpecFileError: The file has more than 20 million ids, or a line longer than any id.
+        OSError: The file cannot be read.
     """
     return CompactIds(_ids_of(path))
 
@@ -100,7 +100,7 @@ def read_secrets(path: Path) -> frozenset[str]:
 
     Raises:
         SpecFileError: A line is too long.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     return frozenset(_ids_of(path))
 
@@ -108,12 +108,12 @@ def read_secrets(path: Path) -> frozenset[str]:
 def read_revoked(path: Path) -> frozenset[str]:
     """Read a file of revoked ids: UTF-8 text, an id per line, without comments.
 
-    Any line may be an id, so none is passed over: each counts as it stands, and without spaces
-    at its ends or a byte-order mark, which nobody sees.
+    Any line may be an id, so none is ignored. Each counts as written, and also without outer spaces
+    or a byte-order mark, which are invisible.
 
     Raises:
         SpecFileError: A line is longer than any id.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     lines = {line.removesuffix("\n") for _, line in _lines_of(path)}
     lines |= {line.removeprefix(_MARK) for line in lines}

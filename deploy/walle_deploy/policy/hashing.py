@@ -1,10 +1,10 @@
-"""The stable hash: where a device stands in line for a share of all devices.
+"""The stable hash: the position of a device in the order for shares of all devices.
 
-A device has one 64-bit number, the first 8 bytes of blake2b of its id. A salt has an odd one,
-and their product modulo 2**64 is the device's position under that salt: multiplication by an
-odd number permutes the 64-bit numbers, so positions are as even as blake2b makes them, and
-other salts put the devices in another order. A share takes the lowest positions: whoever is
-in at 5 % is in at 20 %. No process, machine or version of Python changes any of it.
+A device has a 64-bit number, the first 8 bytes of blake2b of its id. A salt has an odd number.
+Their product modulo 2**64 is the device's position under that salt. Multiplication by an odd number
+permutes the 64-bit numbers, so positions are as even as blake2b makes them. Other salts give other
+orders. A share takes the lowest positions, so a device that is in at 5 % is in at 20 %. All of this
+is the same for every process, machine and version of Python.
 """
 
 from hashlib import blake2b
@@ -21,21 +21,21 @@ def id_hash(name: str) -> int:
 
 
 def salt_key(salt: str) -> int:
-    """Return the odd number of a salt: any text, such as a release's id."""
+    """Return the odd number of a salt, which is any text, such as a release's id."""
     digest = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=8, person=b"salt").digest()
     return int.from_bytes(digest, "little") | 1
 
 
 def share_limit(percent: float) -> int:
-    """Return the highest position within a share of 0 to 100 percent, -1 for none."""
+    """Return the highest position within a share of 0 to 100 percent, or -1 for none."""
     return min(int(percent * 2.0**64 / 100.0), 2**64) - 1
 
 
 def is_within(device_hash: int, key: int, limit: int) -> bool:
-    """Tell whether a device is within a share."""
+    """Return whether a device is within a share."""
     return (device_hash * key & MASK) <= limit
 
 
 def policy_salt(salt: str) -> str:
-    """Return the salt of a policy's own share: not that of the release's gray steps."""
+    """Return the salt of a policy's own share, which differs from that of the gray steps."""
     return f"{salt}/policy"

@@ -1,11 +1,12 @@
-"""The index over all releases: what a device is to have, in a few microseconds.
+"""The index over all releases, which decides about a device in a few microseconds.
 
-Devices that all policies treat alike until one asks who they are form a class; a class is
-made once and holds for each task the few releases that may take such a device in. A decision
-looks the class up and asks those; it does not depend on how many devices or files there are.
-Releases for named devices or users are found by the name. The number of classes is bounded by
-what policies tell apart, not by what devices make up, and all caches have a bound as well.
-Held against ``judging.choose`` by property tests. Not for several threads at once.
+Devices that all policies treat alike, except by identity, form a class. A class is made once, and
+holds for each task the few releases that may admit such a device. A decision finds the class and
+asks these releases. Its cost does not depend on the number of devices or files.
+
+Releases for named devices or users are found by the name. Policies bound the number of classes by
+what they distinguish, whatever devices make up. All caches are bounded as well. Property tests
+compare the index with ``judging.choose``. The index is not for several threads at once.
 """
 
 from collections.abc import Iterator
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
     from walle_deploy.policy.truth import Truth
 
 CLASSES_MAX: Final = 1_024
-"""Classes that are kept; more are made again when they are asked for."""
+"""Most classes in memory; others are made again on demand."""
 
 _VALUES_MAX: Final = 8_192
-"""Of a field, and kinds of them; a cache that is full begins anew."""
+"""Most values of a field, and most kinds of values; a full cache starts again."""
 _UNFIT_MAX: Final = 4_096
 
 _get_fields: Final = attrgetter(*FIELDS)
 
 
 class _Field:
-    """A field that policies look at: which of its values are alike to all of them."""
+    """A field that policies test, with its values grouped into kinds that all tests treat alike."""
 
     def __init__(self, number: int, compiler: Compiler) -> None:
         self.number = number
@@ -46,7 +47,7 @@ class _Field:
         self.kinds: dict[Any, int] = {}
         """Numbers of kinds by value."""
         self.outcomes: list[tuple[Truth, ...]] = []
-        """By kind."""
+        """Results of the tests by kind."""
         self._known: dict[tuple[Truth, ...], int] = {}
 
     def forget(self) -> None:
@@ -67,7 +68,7 @@ class _Field:
 
 
 class ReleaseIndex:
-    """Decides over one table; made anew when the table changes."""
+    """Decisions over one table; made again when the table changes."""
 
     def __init__(self, table: ReleaseTable, sources: Sources) -> None:
         """Compile all policies; takes milliseconds for a thousand releases.
@@ -92,18 +93,18 @@ class ReleaseIndex:
             (task, version) for task, gone in table.withdrawn.items() for version in gone
         )
         self.tasks = frozenset(releases_by_task(table))
-        """Those that it knows anything of."""
+        """Tasks in the table."""
         self._unfit: dict[str, set[int]] = {}
         self._fields = [_Field(number, self._compiler) for number in self._compiler.fields]
         self._classes: dict[tuple[int, ...], DeviceClass] = {}
-        """By the kind of each field."""
+        """Classes by the kinds of all fields."""
 
     def decide(self, profile: DeviceProfile) -> list[Offer]:
-        """Return what a device is to have and has not; never blocks."""
+        """Return the offers whose versions a device does not have; never blocks."""
         return self.look(profile, id_hash(profile.device)).decide()
 
     def look(self, profile: DeviceProfile, hashed: int) -> Look:
-        """Find the class of a device; ``hashed`` is the ``id_hash`` of its id. Never blocks."""
+        """Find the class of a device; ``hashed`` is the ``id_hash`` of its id; never blocks."""
         device_class = self._class_of(_get_fields(profile))
         if device_class.unfit:
             for release_id in device_class.unfit:
@@ -114,15 +115,15 @@ class ReleaseIndex:
 
     @property
     def unfit_devices(self) -> dict[str, int]:
-        """Devices that asked and whose Python a version was not checked with, by release.
+        """Number of devices that asked and for whose Python a version was not checked, by release.
 
-        Empty for the stable version. At most 4,096 of a release are told apart.
+        The id is empty for the stable version. The number is at most 4,096 for each release.
         """
         return {release_id: len(known) for release_id, known in self._unfit.items()}
 
     @property
     def class_count(self) -> int:
-        """How many classes of devices are kept."""
+        """Number of classes of devices in memory."""
         return len(self._classes)
 
     def _compiled(self, release: ActiveRelease) -> Iterator[CompiledRelease]:
@@ -130,7 +131,7 @@ class ReleaseIndex:
         interpreters = self._table.interpreters(release.task, release.version)
         code = self._compiler.compile_code(interpreters) if interpreters else None
         if release.stage == "beta" or release.devices:
-            # named devices first: guards are looked for from the left
+            # named devices first, because the search for guards begins at the left
             named = guarded(Guard(is_user=False, ids=release.devices))
             yield CompiledRelease(release, code, Group(is_all=True, parts=(named, node)), 0, MASK)
         if release.stage != "beta":
@@ -164,7 +165,7 @@ class ReleaseIndex:
         return device_class
 
     def warm(self, before: "ReleaseIndex") -> None:
-        """Make the classes that another index has in use; may run beside its decisions."""
+        """Make the classes that another index uses; may run beside that index's decisions."""
         seen = {field.number: field.kinds for field in before._fields}
         for field in self._fields:
             for value in list(seen.get(field.number, ())):

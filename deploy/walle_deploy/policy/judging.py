@@ -1,6 +1,7 @@
-"""Policies judged one condition at a time, with the reasons: the definition of what they mean.
+"""Policies evaluated one condition at a time, with reasons: the definition of their meaning.
 
-Slow and plain. Dry runs show what it says; the index, which must be fast, is tested against it.
+This evaluation is slow and plain. Dry runs show its results, and tests compare the fast index with
+it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,40 +16,40 @@ from walle_deploy.policy.truth import Truth, all_of, any_of, negated
 from walle_deploy.policy.versions import parse_memory_range, parse_version_range, try_version
 
 WITHDRAWN: Final = "(withdrawn)"
-"""Stands for a release's id where a device has what it has to lose."""
+"""Replaces a release's id if the device has a version that it must lose."""
 
 _ALL: Final = 100
 _SHOWN_MAX: Final = 5
 
 
 class Verdict(NamedTuple):
-    """What became of a policy or of one of its conditions."""
+    """The result of a policy or of one of its conditions."""
 
     what: str
-    """The condition, such as ``os in android``; ``all``, ``any``, ``not`` of those within."""
+    """The condition, such as ``os in android``; or ``all``, ``any``, ``not`` of the inner ones."""
     truth: Truth
     value: str = ""
-    """What the device has there."""
+    """The device's value."""
     inner: tuple["Verdict", ...] = ()
 
 
 class Choice(NamedTuple):
-    """What a device is to have of one task, and why."""
+    """The version of one task that a device is to have, with the reasons."""
 
     task: str
     version: str | None
-    """None: it keeps what it has."""
+    """None if the device keeps what it has."""
     release_id: str
     """Empty for the task's stable version."""
     verdicts: tuple[tuple[str, Verdict], ...]
-    """By release id (empty for the stable version, ``WITHDRAWN`` at the end where nobody gives
-    it anything in place of what was withdrawn), in the order in which they were asked."""
+    """Verdicts by release id in the order of the questions; the id is empty for the stable version.
+    ``WITHDRAWN`` is last if the device has a withdrawn version that no release replaces."""
 
 
 def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
     """Judge a policy for a device.
 
-    The policy's own share has another order, from the release's salt.
+    The policy's own share has another order than the gray steps, derived from ``salt``.
     """
     inner = tuple(_conditions(policy, facts, salt))
     return Verdict("all", all_of([verdict.truth for verdict in inner]), "", inner)
@@ -57,14 +58,14 @@ def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
 def judge_release(
     release: ActiveRelease, facts: Facts, interpreters: Sequence[str] = ()
 ) -> Verdict:
-    """Judge whether a release takes a device in: its stage, its policy, its interpreter.
+    """Judge whether a release admits a device by its stage, its policy and its interpreter.
 
-    Without ``interpreters`` any will do.
+    Without ``interpreters``, any interpreter suffices.
     """
     inner = [_stage(release, facts)]
     if interpreters:
         interpreter = facts.profile.interpreter
-        # who does not say finds out when he installs it
+        # a device that reports no interpreter finds out at the installation
         what = f"it was checked with {_shown(interpreters)}"
         inner.append(Verdict(what, not interpreter or interpreter in interpreters, interpreter))
     policy = judge(Policy.of(release.policy), facts, release.salt)
@@ -73,7 +74,7 @@ def judge_release(
 
 
 def choose(table: ReleaseTable, facts: Facts) -> Iterator[Choice]:
-    """Yield for each task of a table what a device is to have."""
+    """Yield the choice for a device for each task of a table."""
     for task, releases in releases_by_task(table).items():
         verdicts: list[tuple[str, Verdict]] = []
         version, release_id = None, ""
@@ -91,10 +92,10 @@ def choose(table: ReleaseTable, facts: Facts) -> Iterator[Choice]:
 
 
 def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
-    """Return the releases of each task, first those that are asked first.
+    """Return the releases of each task in the order of the questions.
 
-    The stable version stands at the end, as a full release without an id. Tasks whose versions
-    were only ever withdrawn have none.
+    The stable version is last, as a full release without an id. A task with only withdrawn
+    versions has an empty list.
     """
     by_task: dict[str, list[ActiveRelease]] = {}
     for release in sorted(table.releases, key=lambda r: (-r.priority, -r.created_ms, r.release_id)):
@@ -115,7 +116,7 @@ def _stage(release: ActiveRelease, facts: Facts) -> Verdict:
         case "gray" | "full" if release.stage == "gray" or release.percent < _ALL:
             share = _share(release.stage, release.percent, release.salt, facts)
             if facts.profile.device in release.devices:
-                named = Verdict("named: tried it before the share", truth=True)
+                named = Verdict("named: tried it in the beta", truth=True)
                 return Verdict("any", any_of([named.truth, share.truth]), "", (named, share))
             return share
         case _:
@@ -197,7 +198,7 @@ def _of_ids(
     if isinstance(ids, IdFile):
         known = facts.sources.ids(ids.file).known
         hashed = facts.device_hash if what == "device" else facts.user_hash
-        # nobody is no user of any list
+        # a device without a user is in no list of users
         is_in = None if known is None else bool(name) and known.has(hashed)
         yield Verdict(f"{what} in {ids.file.name}", is_in, name)
     elif ids is not None:

@@ -1,4 +1,4 @@
-"""A policy alone in a file."""
+"""A policy in a file of its own."""
 
 from typing import Literal
 
@@ -10,9 +10,9 @@ from walle_stream.spec.strict import Strict
 
 
 class PolicyDefinition(Strict):
-    """A file of ``kind: Policy``: what ``spec.policy`` of a release is, alone in a file."""
+    """A file of ``kind: Policy``, with the content of a release's ``spec.policy``."""
 
     api_version: Literal["walle/v1"] = Field(description="Version of the format.")
-    kind: Literal["Policy"] = Field(description="What this is.")
-    metadata: Metadata = Field(description="Who it is.")
+    kind: Literal["Policy"] = Field(description="Kind of the document.")
+    metadata: Metadata = Field(description="Name of the policy.")
     spec: Policy = Field(description="The policy.")

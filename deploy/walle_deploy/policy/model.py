@@ -1,10 +1,10 @@
-"""``spec.policy`` of a release: who may get it.
+"""``spec.policy`` of a release: the devices that may get the release.
 
-A policy is a mapping; all of its keys must hold, so ``{}`` is everybody. ``all``, ``any``,
-``not`` and ``exclude`` hold policies. Each condition is true, false or unknown: what a device
-does not say of itself (an empty text, 0 bytes) and what no attribute source knows of its user
-is unknown. ``not`` of unknown is unknown (Kleene's logic), and only a policy that is true
-lets a device in: nobody gets in, or around an exclusion, by saying nothing.
+A policy is a mapping, and all of its keys must hold, so ``{}`` admits every device. ``all``,
+``any``, ``not`` and ``exclude`` contain policies. A condition is true, false or unknown. It is
+unknown if the device does not report the value (an empty text, 0 bytes), or if no source knows the
+user's attribute. ``not`` of unknown is unknown (Kleene's logic). Only a policy that is true admits
+a device, so no device gets in, or around an exclusion, by saying nothing.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
 DEPTH_MAX: Final = 20
-"""Policies within policies."""
+"""Most levels of policies within policies."""
 
 
 def _listed(value: Any) -> Any:
@@ -55,7 +55,7 @@ _Classes = Annotated[tuple[_Class, ...], BeforeValidator(_listed), Field(min_len
 
 
 class IdFile(Strict):
-    """Ids in a file, up to millions of them."""
+    """A file of ids, up to millions of them."""
 
     file: PathField = Field(description="Text with an id per line; read again when it changes.")
 
@@ -71,7 +71,7 @@ _Ids = Annotated[
 
 
 class Policy(Strict):
-    """Who may get a release; all keys that are given must hold."""
+    """The devices that may get a release; all given keys must hold."""
 
     all_: tuple["Policy", ...] = Field(default=(), alias="all", description="Each must hold.")
     any_: tuple["Policy", ...] | None = Field(
@@ -79,7 +79,7 @@ class Policy(Strict):
     )
     not_: "Policy | None" = Field(default=None, alias="not", description="Must be false.")
     exclude: tuple["Policy", ...] = Field(
-        default=(), description="Each must be false: whom the release must never reach."
+        default=(), description="Each must be false: devices to exclude from the release."
     )
     app: _Texts | None = Field(default=None, description="Name of the app, or one of several.")
     app_version: _VersionRange | None = Field(
@@ -88,23 +88,24 @@ class Policy(Strict):
     os: _Texts | None = Field(default=None, description="Name of the system, or one of several.")
     os_version: _VersionRange | None = Field(default=None, description="Range of its versions.")
     model: _Texts | None = Field(
-        default=None, description="Of the hardware: patterns with *, ? and [...]."
+        default=None, description="Name of the hardware: patterns with *, ? and [...]."
     )
-    memory: _MemoryRange | None = Field(default=None, description="Such as '>= 4GiB'.")
+    memory: _MemoryRange | None = Field(default=None, description="Range, such as '>= 4GiB'.")
     performance: _Classes | None = Field(default=None, description="Performance classes.")
     interpreter: _Texts | None = Field(
         default=None, description="The device's Python, such as cpython-314."
     )
-    age_band: _Texts | None = Field(default=None, description="Of the user, as the source has it.")
-    region: _Texts | None = Field(default=None, description="Of the user: patterns, as of models.")
+    age_band: _Texts | None = Field(default=None, description="The user's, as in the source.")
+    region: _Texts | None = Field(default=None, description="The user's: patterns, as for models.")
     interest_tags: _Texts | None = Field(
-        default=None, description="The user has one of them at least."
+        default=None, description="The user has at least one of these tags."
     )
     percent: StrictFloat | StrictInt | None = Field(
         default=None, ge=0, le=100, description="Share of all devices, by a stable hash."
     )
     salt: _Text | None = Field(
-        default=None, description="Of that hash; policies with the same one take the same devices."
+        default=None,
+        description="Salt of the hash; policies with the same salt take the same devices.",
     )
     devices: _Ids | None = Field(default=None, description="Ids of devices, or a file of them.")
     users: _Ids | None = Field(default=None, description="Ids of users, or a file of them.")
@@ -112,7 +113,7 @@ class Policy(Strict):
     @model_validator(mode="after")
     def _check_salt(self) -> Self:
         if self.salt is not None and self.percent is None:
-            raise ValueError("salt: stands beside percent, which is not there")
+            raise ValueError("salt: needs percent, which is missing")
         return self
 
     @classmethod
@@ -120,7 +121,7 @@ class Policy(Strict):
         """Read a policy that is stored as plain JSON.
 
         Raises:
-            SpecFileError: It is no policy, or has more than ``DEPTH_MAX`` levels.
+            SpecFileError: The JSON is not a policy, or has more than ``DEPTH_MAX`` levels.
         """
         if _depth(plain) > DEPTH_MAX:
             raise SpecFileError(f"the policy has more than {DEPTH_MAX} levels: make it flatter")
@@ -133,12 +134,12 @@ class Policy(Strict):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Return it as plain JSON, with the keys of YAML; paths as they are."""
+        """The policy as plain JSON with the YAML keys; paths as they are."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def _depth(value: Any) -> int:
-    # without recursion: what is stored may be deeper than Python's stack
+    # without recursion, because stored JSON may be deeper than Python's stack
     level, depth = [value], 0
     while level:
         inner: list[Any] = []

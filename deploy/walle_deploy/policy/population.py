@@ -1,4 +1,4 @@
-"""Files of device profiles: JSON objects with the keys that devices send."""
+"""Populations: files of device profiles, as JSON objects with the keys that devices send."""
 
 from pathlib import Path
 from typing import Final
@@ -14,11 +14,11 @@ _decoder: Final = msgspec.json.Decoder(DeviceProfile)
 
 
 def read_population(path: Path) -> list[DeviceProfile]:
-    """Return the profiles of a file of JSON Lines, each device once; blocks.
+    """Return the profiles of a file of JSON Lines, one per device; blocks.
 
     Raises:
-        SpecFileError: It cannot be read, holds no device, or a line is no profile or is of a
-            device that an earlier one is of; the message names file and lines.
+        SpecFileError: The file cannot be read or has no device, a line is not a profile, or a
+            device occurs twice; the message names the file and the lines.
     """
     by_device: dict[str, tuple[int, DeviceProfile]] = {}
     try:
@@ -29,8 +29,8 @@ def read_population(path: Path) -> list[DeviceProfile]:
                     first, _ = by_device.setdefault(profile.device, (number, profile))
                     if first != number:
                         raise SpecFileError(
-                            f"{path}:{number}:1: device {profile.device!r} stands in line {first} "
-                            "already: each device is to be there once",
+                            f"{path}:{number}:1: device {profile.device!r} is in line {first} "
+                            "already: each device may occur once",
                             *(str(path), number, 1),
                         )
     except OSError as error:
@@ -39,7 +39,7 @@ def read_population(path: Path) -> list[DeviceProfile]:
         ) from error
     if not by_device:
         raise SpecFileError(
-            f"{path}: there is no device in it: expected a profile per line, such as "
+            f"{path}: the file has no device: expected a profile per line, such as "
             '{"device": "d-17", "app": "shop"}',
             str(path),
         )
@@ -54,6 +54,6 @@ def _profile(path: Path, number: int, line: bytes) -> DeviceProfile:
         problem = str(error)
     if problem:
         raise SpecFileError(
-            f"{path}:{number}:1: no profile of a device: {problem}", str(path), number, 1
+            f"{path}:{number}:1: not a profile of a device: {problem}", str(path), number, 1
         )
     return profile

@@ -1,4 +1,4 @@
-"""What is left of a task's releases for a class of devices: who is asked, in order, for what."""
+"""Rows: for one task and a class of devices, the releases that remain, in their order."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -10,42 +10,42 @@ from walle_deploy.policy.tree import Guard, Test
 
 
 class Offer(NamedTuple):
-    """A task whose version on the device is not the one to have."""
+    """The wanted version of a task, and the release that offers it."""
 
     task: str
     version: str
-    """Empty: none."""
+    """Empty for no version."""
     release_id: str
     """Empty for the stable version."""
 
 
 class Standing(NamedTuple):
-    """Where a device that has a version of a task stands among the releases in progress."""
+    """The group of a device with a version of a task in the releases in progress."""
 
     release_id: str = ""
-    """The one that it is part of; empty for none."""
+    """Id of the release that includes the device; empty for none."""
     group: Side = ""
 
 
 class Candidate(NamedTuple):
-    """A release that may take a device of the class in."""
+    """A release that may admit a device of the class."""
 
     key: int
     limit: int
-    """The highest position under ``key`` that is within its share."""
+    """The highest position under ``key`` within the release's share."""
     test: Test | None
-    """What it asks of the device itself; None: nothing."""
+    """Test of the device itself; None for no test."""
     offer: Offer
     standing: Standing
     before: str
-    """Who is beyond the limit and has this version is of its control group; empty: nobody."""
+    """Version of the control group, which is beyond the limit; empty for no control group."""
 
 
 class Choices(NamedTuple):
-    """Candidates; the first one that takes a device in wins.
+    """Candidates in order; the first that admits a device wins.
 
-    Thousands of rows are in memory, and a look at a key costs more than a step of a loop: the one
-    that takes in all others stands apart, so that nobody looks at its key.
+    Thousands of rows are in memory, and reading a key costs more than a step of a loop. So a
+    candidate that admits all remaining devices is separate: its key is never read.
     """
 
     limited: tuple[Candidate, ...]
@@ -53,18 +53,18 @@ class Choices(NamedTuple):
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate]) -> Self:
-        """Return those of candidates in their order."""
+        """Return the choices from candidates in their order."""
         if candidates and candidates[-1].test is None and candidates[-1].limit == MASK:
             return cls(tuple(candidates[:-1]), candidates[-1])
         return cls(tuple(candidates))
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """All of them."""
+        """All candidates in their order."""
         return self.limited if self.rest is None else (*self.limited, self.rest)
 
     def choose(self, facts: Facts) -> Offer | None:
-        """Return what a device is offered; None: nothing."""
+        """Return a device's offer, or None for none."""
         hashed = facts.device_hash
         for key, limit, test, offer, _, _ in self.limited:
             if (hashed * key & MASK) <= limit and (test is None or test(facts) is True):
@@ -77,37 +77,37 @@ class Row(NamedTuple):
 
     task: str
     open: Choices
-    """Those that any device of the class may be taken in by."""
+    """Candidates that may admit any device of the class."""
     every: Choices
-    """And those for named devices or users."""
+    """All candidates, including those for named devices or users."""
     is_watched: bool
-    """Whether one of them is in progress."""
+    """Whether a candidate is in progress."""
 
 
 class Guarded(NamedTuple):
-    """A row, and what became of the rest."""
+    """A row, and the releases that are unfit for the class."""
 
     row: Row | None
-    """None where no device of the class gets anything."""
+    """None if no device of the class gets an offer."""
     unfit: tuple[str, ...]
-    """Releases that take such devices in, but were not checked with their Python."""
+    """Releases that admit such devices, but were not checked for their Python."""
 
 
 class Names:
-    """Who has to be asked about all of a task's row, whatever the class: one for all classes.
+    """Devices and users that releases name, by which a task's whole row counts for all classes.
 
-    Held once, as names by class would be hundreds of thousands of objects for the garbage
-    collector to look at, with all checks waiting.
+    Names by class would be hundreds of thousands of objects, which the garbage collector would
+    scan while all checks wait.
     """
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without names."""
         self.of_device: dict[str, tuple[str, ...]] = {}
         """Tasks by a device's id."""
         self.of_user: dict[str, tuple[str, ...]] = {}
 
     def add(self, task: str, guard: Guard) -> None:
-        """Add those whom a guard lets in."""
+        """Add the ids of a guard."""
         names = self.of_user if guard.is_user else self.of_device
         for name in guard.ids:
             known = names.get(name, ())

@@ -1,7 +1,7 @@
-"""The rows of one task, made of its releases when a class of devices needs them.
+"""The rows of one task, which are made of its releases when a class of devices needs them.
 
-``_specialise`` puts a class's answers into the static leaves of a policy's tree; what remains is
-a small test of single devices, often nothing at all.
+``_specialise`` puts a class's answers into the static leaves of a policy's tree. A small test of
+single devices remains, or often nothing at all.
 """
 
 from collections.abc import Iterator
@@ -16,30 +16,30 @@ from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Not, Static, T
 from walle_deploy.policy.truth import Truth, all_of, any_of, negated
 
 _ROWS_MAX: Final = 256
-"""Of a task; what its policies tell apart is mostly a handful."""
+"""Most rows of a task; its policies mostly distinguish only a handful."""
 
 type Outcomes = tuple[tuple[Truth, ...], ...]
-"""For each field of ``compiling.FIELDS`` what its tests say of a class."""
+"""Results of the tests for a class, for each field of ``compiling.FIELDS``."""
 
 
 class CompiledRelease(NamedTuple):
-    """A release, and the tree of its policy."""
+    """A release with the tree of its policy."""
 
     release: ActiveRelease
     code: Static | None
-    """Whether the device can run it; None: any can."""
+    """Test whether the device can run the version; None if every device can."""
     node: Node
     key: int
     limit: int
     group: Side = ""
-    """Of those whom it takes in."""
+    """Group of the devices that this release admits."""
 
 
 class TaskRows:
-    """The releases of one task, and its rows by what its policies ask of a class."""
+    """The releases of one task, with rows by the results of their tests for a class."""
 
     def __init__(self, name: str, compiled: list[CompiledRelease], names: Names) -> None:
-        """Build no row yet; ``names`` learns whom they name."""
+        """Start without rows; ``names`` collects the devices and users of guards."""
         self._name = name
         self._names = names
         self._compiled = compiled
@@ -49,7 +49,7 @@ class TaskRows:
         self._rows: dict[tuple[bool | None, ...], Guarded] = {}
 
     def row(self, outcomes: Outcomes) -> Guarded:
-        """Return its row for a class."""
+        """Return the task's row for a class."""
         key = tuple([outcomes[field][number] for field, number in self._leaves])
         try:
             return self._rows[key]
@@ -87,7 +87,7 @@ class TaskRows:
                 continue
             opened.append(candidate)
             if test is None and item.limit == MASK:
-                break  # takes everybody: nobody behind it is asked
+                break  # it admits every device, so later releases are never asked
         is_watched = any(candidate.standing.release_id for candidate in every)
         if not every:
             return Guarded(None, tuple(unfit))
@@ -96,7 +96,7 @@ class TaskRows:
 
 
 def _specialise(node: Node, outcomes: Outcomes) -> Node:
-    """Return what is left of a tree for a class of devices: no static leaf."""
+    """Return the rest of a tree for a class of devices, without static leaves."""
     match node:
         case Static(field, number):
             return outcomes[field][number]
@@ -142,7 +142,7 @@ def _static_leaves(node: Node) -> Iterator[Static]:
 
 
 def _can_hold(node: Node) -> bool:
-    """Tell whether a specialised tree may be true of some device."""
+    """Return whether a specialised tree may be true of some device."""
     match node:
         case Group(is_all, parts):
             return (all if is_all else any)(map(_can_hold, parts))
@@ -153,7 +153,7 @@ def _can_hold(node: Node) -> bool:
 
 
 def _guard_of(node: Node) -> Guard | None:
-    """Return ids one of which a device must have for the tree to be true, if there are any."""
+    """Return a guard that must hold for the tree to be true, or None."""
     match node:
         case Dynamic(_, guard):
             return guard
@@ -179,7 +179,7 @@ def _test_of(node: Node) -> Test:
 
 
 def _joined(tests: tuple[Test, ...], *, decisive: bool) -> Test:
-    """Return the disjunction of tests, which one that is true decides; else the conjunction."""
+    """Return the conjunction of tests, or with ``decisive=True`` their disjunction."""
 
     def test(facts: Facts) -> Truth:
         truth: Truth = not decisive

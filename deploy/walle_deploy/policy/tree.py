@@ -1,4 +1,4 @@
-"""What policies are compiled to: a tree of tests, of classes of devices and of single ones."""
+"""Compiled policies: trees of tests of classes of devices and of single devices."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,11 +17,11 @@ class Static(NamedTuple):
     field: int
     """Index in ``compiling.FIELDS``."""
     number: int
-    """Of the field's tests."""
+    """Number of the test among the field's tests."""
 
 
 class Guard(NamedTuple):
-    """Ids one of which a device must have: others need not be asked."""
+    """Ids of which a device or user must have one; all others fail without a test."""
 
     is_user: bool
     ids: frozenset[str]
@@ -35,13 +35,13 @@ class Dynamic(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Conjunction, or disjunction."""
+    """A conjunction or disjunction."""
 
     is_all: bool
     parts: tuple["Node", ...]
 
 
 class Not(NamedTuple):
-    """Negation."""
+    """A negation."""
 
     part: "Node"

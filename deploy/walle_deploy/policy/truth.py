@@ -1,9 +1,9 @@
-"""Truth with a third value, unknown, as Kleene's logic has it."""
+"""Truth with a third value, unknown, as in Kleene's logic."""
 
 from collections.abc import Sequence
 
 type Truth = bool | None
-"""None: unknown."""
+"""None means unknown."""
 
 
 def all_of(truths: Sequence[Truth]) -> Truth:

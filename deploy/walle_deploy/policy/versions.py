@@ -1,9 +1,9 @@
 """Versions of apps and systems: their order, and ranges such as ``>=7.1 <8``.
 
-The order is that of Semantic Versioning 2.0, with any number of numeric parts, as apps and
-systems have two to four of them: parts are compared as numbers, missing ones are 0 (``7.1``
-equals ``7.1.0``), a pre-release is below its release (``8.0.0-beta`` is below ``8``), build
-metadata behind ``+`` does not count, a leading ``v`` is passed over.
+The order is that of Semantic Versioning 2.0, but with any number of numeric parts, because apps and
+systems have two to four. Parts are compared as numbers, and missing parts are 0 (``7.1`` equals
+``7.1.0``). A pre-release is below its release (``8.0.0-beta`` is below ``8``). Build metadata after
+``+`` and a leading ``v`` do not count.
 """
 
 import operator
@@ -14,7 +14,7 @@ from typing import Any, Final
 from walle_stream.spec.scalars import parse_size_bytes
 
 type VersionKey = tuple[tuple[int, ...], tuple[Any, ...]]
-"""What versions are compared by."""
+"""Sort key of a version."""
 
 _VERSION: Final = re.compile(
     r"v?(?P<numbers>[0-9]{1,18}(?:\.[0-9]{1,18}){0,7})"
@@ -35,7 +35,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def try_version(text: str) -> VersionKey | None:
-    """Return what a version is compared by, None when it is none."""
+    """Return the sort key of a version, or None if the text is not a version."""
     match = _VERSION.fullmatch(text)
     if match is None:
         return None
@@ -57,7 +57,7 @@ def parse_version_range(text: str) -> Callable[[VersionKey], bool]:
     A bare version means ``=``.
 
     Raises:
-        ValueError: It is no range.
+        ValueError: The text is not a range.
     """
     terms = []
     for sign, version in _terms(_TERM, text, "a range of versions like '>=7.1 <8'"):
@@ -72,7 +72,7 @@ def parse_memory_range(text: str) -> Callable[[int], bool]:
     """Return a test of MiB by comparisons that must all hold, such as ``>=2GiB <4GiB``.
 
     Raises:
-        ValueError: It is no range.
+        ValueError: The text is not a range.
     """
     terms = [
         (_OPERATORS[sign], parse_size_bytes(size.strip()))

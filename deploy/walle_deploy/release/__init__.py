@@ -1,1 +1,1 @@
-"""The release pipeline: simulation, beta, gray steps, full, with gates and an audit log."""
+"""The release pipeline: simulation, beta, gray steps and full, with gates and an audit log."""

@@ -1,10 +1,10 @@
-"""The audit log: who did what, when and why, as a chain of hashes.
+"""The audit log: the author, time and reason of each change, as a chain of hashes.
 
-An entry is canonical JSON that names the hash of the entry before, and digests of what the
-store keeps since: the release's row, the stable version, a version's files. So an edit, a
-removal, a swap or an addition is found by ``verification.verify``, in the log and in what it is
-about. The end of the chain is kept beside it; who can write all of the database can make all of it
-anew, but not the head that somebody has written down elsewhere.
+An entry is canonical JSON with the hash of the previous entry. It also has digests of the data that
+the store has since: the release's row, the stable version, a version's files. So
+``verification.verify`` finds an edit, a removal, a swap or an addition in the log or in that data.
+The head of the chain is stored beside the log. A writer of the whole database can rewrite all of
+it, but not a copy of the head that is stored elsewhere.
 """
 
 import hashlib
@@ -22,47 +22,47 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the log."""
+    """An entry of the log."""
 
     number: int
     """From 1, without gaps."""
     at_ms: int
-    """The database's clock."""
+    """Time by the database's clock."""
     by: str
-    """Who: a user's name, or ``controller``."""
+    """Author of the change: a user's name, or ``controller``."""
     verified: bool | None = None
-    """Whether a person proved who it is; False: it is what somebody typed; None: no person."""
+    """Whether a person proved an identity; False if the name was only typed; None for no person."""
     issuer: str = ""
-    """Who says who it is, of a person who proved it."""
+    """Issuer of the proven identity."""
     subject: str = ""
-    """Whom the issuer means by that."""
+    """Subject of the proven identity, by the issuer's naming."""
     role: str = ""
-    """Of the person, at that time."""
+    """Role of the person at that time."""
     request: str = ""
-    """Id that whoever asked gave it: the same once more is the same request."""
+    """Id of the request, chosen by its sender: a repetition with this id is the same request."""
     action: str
-    """One word; see ``machine.Change``, and ``create``, ``publish`` and ``adopt``."""
+    """One word: ``create``, ``publish``, ``adopt`` or an action of ``machine.Change``."""
     why: str = ""
     release: str = ""
-    """Its name; empty for a published version."""
+    """Name of the release; empty for a published version."""
     task: str = ""
     version: str = ""
     revision: int = 0
     stage: str = ""
-    """After it."""
+    """Stage after the change."""
     percent: float = 0.0
-    """After it."""
+    """Percent after the change."""
     stable: str | None = None
-    """The task's stable version from then on; None where it stays."""
+    """The task's stable version from then on; None if it does not change."""
     digest: str = ""
-    """SHA-256 of what the store keeps: the release's row, or the version's files."""
+    """SHA-256 of the data in the store: the release's row, or the version's files."""
     previous: str = ""
 
 
 def record(transaction: WriteTransaction, entry: AuditEntry) -> AuditEntry:
-    """Seal an entry onto the log's end, and return it.
+    """Append a sealed entry to the log, and return it.
 
-    Number, time and previous hash are filled in here.
+    This function fills in number, time and previous hash.
     """
     head = transaction.audit_head()
     entry = msgspec.structs.replace(
@@ -76,35 +76,35 @@ def record(transaction: WriteTransaction, entry: AuditEntry) -> AuditEntry:
 
 
 def shown_by(entry: AuditEntry) -> str:
-    """Return who did it, for people."""
+    """Return the author of an entry, for people."""
     return f"{entry.by} (unverified)" if entry.verified is False else entry.by
 
 
 def read_entry(sealed: SealedEntry) -> AuditEntry:
-    """Return what an entry says.
+    """Return the content of a sealed entry.
 
     Raises:
-        IntegrityError: It is none.
+        IntegrityError: The text is not an entry.
     """
     try:
         return msgspec.json.decode(sealed.text, type=AuditEntry, strict=True)
     except msgspec.MsgspecError as error:
-        raise IntegrityError(broken(sealed.number, f"it is no entry ({error})")) from error
+        raise IntegrityError(broken(sealed.number, f"it is not an entry ({error})")) from error
 
 
 def broken(number: int, problem: str) -> str:
     """Return the message about an entry that cannot be trusted."""
     return (
-        f"audit log: entry {number}: {problem}; nothing from here on can be trusted, compare it "
-        "with a backup"
+        f"audit log: entry {number}: {problem}; nothing from here on can be trusted: compare the "
+        "log with a backup"
     )
 
 
 def digest(of: StoredRelease | VersionFiles) -> str:
-    """Return the digest of what the store keeps, for an entry."""
+    """Return the digest of data in the store, for an entry."""
     return hashlib.sha256(_encode(of)).hexdigest()
 
 
 def digest_text(text: str) -> str:
-    """Return the hash of an entry's text; what no text of ours has is hashed, too."""
+    """Return the hash of an entry's text, which may be altered and so contain lone surrogates."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

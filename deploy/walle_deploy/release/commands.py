@@ -1,8 +1,8 @@
-"""What people and the controller do to releases: one transaction with one audit entry each.
+"""Changes to releases by operators and the controller, each one transaction with one audit entry.
 
-A task has one release in progress at a time: which devices two policies share cannot be told
-without the devices, and two versions that are watched at once would be compared with each
-other. ``create(..., supersede=True)`` ends the one in progress.
+A task has one release in progress at a time. Without the devices, the commands cannot know whether
+two policies share devices. Two versions watched at once would be compared with each other.
+``create(..., supersede=True)`` ends the release in progress.
 """
 
 import json
@@ -31,20 +31,20 @@ from walle_stream.spec.suggestions import instead
 _REQUESTS: Final = "requests"
 
 type Guard = Callable[[WriteTransaction], None]
-"""Refuses a change within its transaction by raising."""
+"""A check within the transaction of a change; it raises to refuse the change."""
 
 
 def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., StoredRelease]:
     def change(
         commands: "ReleaseCommands", release_id: str, why: str = "", revision: int | None = None
     ) -> StoredRelease:
-        """Change a release, unless it was changed since a revision.
+        """Change a release, unless it was changed after ``revision``.
 
         Raises:
-            ConflictError: Somebody changed it since, or approved it first.
-            ForbiddenError: One approves what one created.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: That cannot be done where it stands.
+            ConflictError: Another person changed it after ``revision``, or approved it already.
+            ForbiddenError: The author of the release tries to approve it.
+            RefNotFoundError: There is no release of that name.
+            ReleaseStateError: The release's state does not allow the change.
         """
         return commands.apply(
             release_id, lambda look, _: event(look.now_ms(), why, commands.person), revision
@@ -54,7 +54,7 @@ def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., St
 
 
 class ReleaseCommands:
-    """Changes releases on a store; safe in any number of processes at once."""
+    """Commands that change releases in a store; safe in any number of processes at once."""
 
     def __init__(
         self,
@@ -65,16 +65,19 @@ class ReleaseCommands:
         *,
         needs_second: bool = False,
     ) -> None:
-        """Work on a store, which stays the caller's.
+        """Work on a store, which the caller closes.
 
-        ``request`` is the id of the one change that is asked for: it is not made again for this id.
-        ``content_digest`` tells that change from others, which are refused under the same id.
-        ``needs_second``: what is created begins when another person has approved it.
+        Args:
+            store: Store of the releases.
+            by: Person or program that makes the changes, for the audit log.
+            request: Id of the one requested change, which is made only once for this id.
+            content_digest: Digest of that change; a different change under the same id is refused.
+            needs_second: Whether another person must approve a created release before it begins.
         """
         self._store = store
         self._request, self._content_digest = request, content_digest
         self.person = by.person if isinstance(by, Operator) else by
-        """What tells whoever it is from others."""
+        """Identity of the person, different from all others."""
         self._needs_second = needs_second
         self._who: dict[str, object] = {"by": by}
         if isinstance(by, Operator):
@@ -82,10 +85,10 @@ class ReleaseCommands:
             self._who |= {"issuer": by.issuer, "subject": by.subject}
 
     def publish(self, task: str, version: str, files: VersionFiles) -> None:
-        """Make a version known, so that it can be released; the same once more changes nothing.
+        """Make a version known for releases; a repetition changes nothing.
 
         Raises:
-            ConflictError: It was published with other files.
+            ConflictError: The version was published with other files.
         """
         with self._store.writing() as transaction:
             if not self._is_done(transaction) and transaction.put_version(task, version, files):
@@ -93,13 +96,13 @@ class ReleaseCommands:
                 self._record(transaction, action="publish", **named, digest=digest(files))
 
     def adopt(self, task: str, version: str, why: str = "") -> None:
-        """Say which version devices have already, of a task that was never released here.
+        """Set the version that devices already have, for a task that was never released here.
 
-        It is a published one; from now on releases are compared with it.
+        The version is a published one. Later releases are compared with it.
 
         Raises:
-            ConflictError: The task has a stable version, or a release, which would end on what
-                was there when it began.
+            ConflictError: The task has a stable version, or a release, which would fall back to
+                the version that was stable when it began.
             RefNotFoundError: The version was not published.
             ForbiddenError: Another person would have to approve it.
         """
@@ -112,7 +115,7 @@ class ReleaseCommands:
             if self._is_done(transaction):
                 return
             if transaction.stable().get(task):
-                raise ConflictError(f"{task} has a stable version already: release another one")
+                raise ConflictError(f"{task} already has a stable version: create a release")
             for stored in transaction.releases(task):
                 if stored.is_open or stored.is_offered:
                     raise ConflictError(
@@ -126,12 +129,12 @@ class ReleaseCommands:
             )
 
     def create(self, release: Release, why: str = "", *, supersede: bool = False) -> StoredRelease:
-        """Begin a release; the controller takes it from there.
+        """Begin a release, which the controller then drives.
 
-        ``supersede`` ends the one that is in progress for the task, if there is one.
+        ``supersede`` ends the release of the task that is in progress, if any.
 
         Raises:
-            ConflictError: There is one of that name, or one in progress for the task.
+            ConflictError: The name is used already, or the task has a release in progress.
             RefNotFoundError: The version was not published.
         """
         name, spec = release.metadata.name, release.spec
@@ -140,8 +143,8 @@ class ReleaseCommands:
                 return find_release(transaction, name)
             if transaction.release(name) is not None:
                 raise ConflictError(
-                    f"there is a release {name!r} already: names are used once, give "
-                    "metadata.name another"
+                    f"a release {name!r} exists already, and each name is used only once: change "
+                    "metadata.name"
                 )
             _check_published(transaction, spec.task, spec.version)
             for other in transaction.releases(spec.task, only_open=True):
@@ -166,7 +169,7 @@ class ReleaseCommands:
         return stored
 
     pause = _changing_by(lambda now, why, _: Paused(now, why))
-    """Stop the progress; devices keep what they have, the gates go on looking."""
+    """Stop the progress; devices keep what they have, and the gates go on."""
 
     resume = _changing_by(lambda now, why, _: Resumed(now, why))
 
@@ -174,20 +177,19 @@ class ReleaseCommands:
     """Let a release begin that another person created."""
 
     roll_back = _changing_by(lambda now, why, _: RolledBack(now, why))
-    """Take the version back: devices get the stable one with their next request. One that is done
+    """Take the version back: devices get the stable version with their next request. A done release
     can be taken back, too, while it is the newest."""
 
     def advance(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
-        """Begin the next step now, whatever the one at hand waits for: time, devices, schedule.
+        """Begin the next step now, whatever the current step waits for: time, devices or schedule.
 
-        A gate that says stop of what was reported last stops the release instead.
-
-        It is refused where the release was changed since ``revision``.
+        If a gate says stop about the last reports, the release is stopped instead. The command is
+        refused if the release was changed after ``revision``.
 
         Raises:
-            ConflictError: Somebody changed it since.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: It is paused, ended, or its simulation runs.
+            ConflictError: Another person changed the release after ``revision``.
+            RefNotFoundError: There is no release of that name.
+            ReleaseStateError: The release is paused or ended, or its simulation runs.
         """
 
         def make(transaction: ReadTransaction, stored: StoredRelease) -> Advanced:
@@ -205,14 +207,14 @@ class ReleaseCommands:
         revision: int | None = None,
         guard: Guard | None = None,
     ) -> StoredRelease:
-        """Give a release an event in a transaction of its own, and return it as it is then.
+        """Apply an event to a release in its own transaction, and return the changed release.
 
-        The event is made, and ``guard`` looked at, within the transaction. It is refused where the
-        release was changed since ``revision``.
+        The transaction includes ``guard`` and ``make_event``. The change is refused if the release
+        was changed after ``revision``.
 
         Raises:
-            ConflictError: Somebody changed it since.
-            RefNotFoundError: There is none of that name.
+            ConflictError: Another person changed the release after ``revision``.
+            RefNotFoundError: There is no release of that name.
         """
         with self._store.writing() as transaction:
             if guard is not None:
@@ -231,22 +233,22 @@ class ReleaseCommands:
         return changed
 
     def _is_done(self, transaction: WriteTransaction) -> bool:
-        """Return whether the request was done before, and its answer lost; else it is done now.
+        """Return whether the request was done before and its answer lost; if not, note it as done.
 
         Raises:
-            ConflictError: Its id was used for another change.
+            ConflictError: The request's id was used for another change.
         """
         if not self._request:
             return False
         name = digest_text(self._request)
         known = transaction.snapshot(_REQUESTS, name)
         if known is None:
-            # it is kept if this transaction is
+            # the note is kept only if this transaction commits
             transaction.put_snapshot(_REQUESTS, name, self._content_digest)
         elif known != self._content_digest:
             raise ConflictError(
-                f"the request id {self._request!r} was used for another change, and nothing was "
-                "done now: give each change an id of its own"
+                f"the request id {self._request!r} was used for another change, so nothing was "
+                "done now: give each change its own id"
             )
         return known is not None
 
@@ -272,12 +274,12 @@ class ReleaseCommands:
         if newer or not (is_stable or state.is_offered):
             other = f"release {newer[0].release_id!r}" if newer else "a later release"
             raise ReleaseStateError(
-                f"release {stored.release_id!r} is done, and {other} came after it: roll that "
-                "one back"
+                f"release {stored.release_id!r} is done, and {other} came after it: roll back "
+                "the later one"
             )
 
     def _supersede_done(self, transaction: WriteTransaction, newest: StoredRelease) -> None:
-        """End those whose devices the newest has taken over for good."""
+        """End the done releases whose devices the newest release has taken over for good."""
         policy = read_state(newest).release.spec.policy
         for other in transaction.releases(newest.task):
             state = read_state(other)
@@ -332,7 +334,7 @@ def _still_offered(transaction: ReadTransaction, task: str) -> str:
 
 
 def read_state(stored: StoredRelease) -> ReleaseState:
-    """Return where a stored release stands."""
+    """Return the state of a stored release."""
     return packed.decode(stored.state, type=ReleaseState)
 
 
@@ -340,7 +342,7 @@ def find_release(transaction: ReadTransaction, release_id: str) -> StoredRelease
     """Return a release.
 
     Raises:
-        RefNotFoundError: There is none; the message names what there is.
+        RefNotFoundError: There is no release of that name; the message suggests similar names.
     """
     stored = transaction.release(release_id)
     if stored is None:

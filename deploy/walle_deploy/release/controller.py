@@ -1,8 +1,8 @@
-"""The loop that takes releases on: looks at health, runs simulations, rolls back.
+"""The loop that drives releases: it looks at health, runs simulations and rolls back.
 
-One controller leads at a time, by a lease in the store on the database's clock; any number
-may wait. It keeps nothing that matters in memory: killed at any point, another one goes on
-from the store. Each change is made only while it leads, in the transaction of the change.
+One controller leads at a time, by a lease in the store on the database's clock; any number may
+wait. A controller keeps no essential state in memory. If it is killed at any point, another one
+continues from the store. Each change is made in one transaction, which also checks the lease.
 """
 
 import logging
@@ -30,10 +30,10 @@ from walle_stream.errors import ConflictError, WalleError
 from walle_stream.faults import crash_point
 
 CONTROLLER: Final = "controller"
-"""Who it is, in the audit log."""
+"""Name of the controller in the audit log."""
 LEASE_MS: Final = 10_000
 BEHIND_MS: Final = 900_000
-"""For how long a clock may be behind the begin of a step before that begins anew."""
+"""Time for which the clock may be behind a step's beginning before that step begins again."""
 
 _PACKAGES_MAX: Final = 64
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class _Running(NamedTuple):
 
 
 class Controller:
-    """Advances the releases of a store."""
+    """Driver of the releases of a store."""
 
     def __init__(
         self,
@@ -54,37 +54,37 @@ class Controller:
         simulator: Simulator,
         lease_ms: int = LEASE_MS,
     ) -> None:
-        """Make one; nothing happens before ``turn`` or ``run``.
+        """Make a controller; nothing happens before ``turn`` or ``run``.
 
-        It leads for ``lease_ms`` from a turn on: another one waits so long after a death.
+        A turn renews the lease for ``lease_ms``; after a crash another controller waits that long.
         """
         self._store = store
         self._health = health
         self._simulator = simulator
         self._lease_ms = lease_ms
         self.is_retired: Callable[[str], bool] = lambda _: False
-        """Whether a file that was signed was taken back: no device takes its version then."""
+        """Whether a signed file was retired: devices then no longer take the version."""
         self._packages: dict[tuple[str, str], str] = {}
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._commands = ReleaseCommands(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
         self._behind_ms: dict[str, int] = {}
-        """By release: since when the clock is behind the begin of its step."""
+        """By release: since when the clock has been behind the beginning of its step."""
         self._running: dict[str, _Running] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
-        """Take turns until asked to stop; a turn that fails is logged and taken again."""
+        """Take turns until ``stop`` is set; a failed turn is logged and retried."""
         while not stop.is_set():
             try:
                 self.turn()
             except WalleError as error:
-                _log.warning("no turn of the release controller: %s", error)
+                _log.warning("the release controller could not take a turn: %s", error)
             except Exception:  # noqa: BLE001 - the next turn must come, whatever this one met
                 _log.exception("a turn of the release controller failed")
             stop.wait(every_s)
 
     def close(self) -> None:
-        """Stop simulations, give the lease back; a second call does nothing."""
+        """Stop the simulations and give the lease back; a second call does nothing."""
         self._stop_simulations(set())
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._store.writing() as transaction:
@@ -92,9 +92,9 @@ class Controller:
                 transaction.take_lease(LEADER, self._owner, 0)
 
     def turn(self) -> bool:
-        """Look at every open release once, if this one leads, and return whether it does.
+        """Look at every open release once if this controller leads, and return whether it does.
 
-        It blocks for I/O, not for simulations.
+        The call blocks for I/O, but not for simulations.
 
         Raises:
             ServiceUnreachableError: The store does not answer.
@@ -103,7 +103,7 @@ class Controller:
             leads = transaction.take_lease(LEADER, self._owner, self._lease_ms)
             releases = transaction.releases(only_open=True) if leads else ()
             now_ms = transaction.now_ms()
-        # of those that ended, or are another one's now, nobody wants to know
+        # nobody needs simulations of releases that ended, or that another controller now drives
         self._stop_simulations({release.release_id for release in releases})
         crash_point("turn.before")
         for stored in releases:
@@ -120,7 +120,7 @@ class Controller:
     def _take_on(self, stored: StoredRelease, now_ms: int) -> None:
         state = read_state(stored)
         event = self._event(stored, state, now_ms)
-        # most turns change nothing: no transaction for these
+        # most turns change nothing and need no transaction
         if event is not None and advance(state, event) is not None:
             change = self._commands.apply(
                 stored.release_id, lambda *_: event, stored.revision, self._refuse_follower
@@ -146,15 +146,15 @@ class Controller:
         )
 
     def _is_behind(self, name: str, begun_ms: int, now_ms: int) -> bool:
-        """Return whether the clock has been behind a step's begin for so long that it stays so."""
+        """Return whether the clock has been behind a step's beginning too long to recover."""
         if now_ms >= begun_ms:
             self._behind_ms.pop(name, None)
             return False
-        # of a clock that is behind for a moment, the step goes on as it was
+        # a step survives a clock that is behind for a moment
         return now_ms - self._behind_ms.setdefault(name, now_ms) >= BEHIND_MS
 
     def _package(self, stored: StoredRelease) -> str:
-        """Return the name under which a release's package is signed; empty where none is known."""
+        """Return the name under which a release's package is signed, or "" if it is unknown."""
         key = stored.task, stored.version
         if key not in self._packages:
             with self._store.reading() as transaction:
@@ -165,7 +165,7 @@ class Controller:
         return self._packages[key]
 
     def _look(self, stored: StoredRelease, state: ReleaseState) -> Memory:
-        """Fold what was counted since the last look, and keep that, for whoever looks next."""
+        """Fold the counts since the last look, and store the result for the next look."""
         with self._store.reading() as reading:
             before = read_memory(reading, stored.release_id)
         query = ReleaseHealthQuery(
@@ -182,7 +182,7 @@ class Controller:
         memory = look(before, gates, health, state.step_ms, control_percent=control)
         if memory != before:
             with self._store.writing() as transaction:
-                # in place of what was there, so that no window counts twice, whoever leads
+                # replacing the old memory counts no window twice, whichever controller leads
                 self._refuse_follower(transaction)
                 put_memory(transaction, stored.release_id, memory)
         return memory

@@ -1,12 +1,12 @@
-"""How the values of a version's runs moved against the previous version's.
+"""Changes of the values of a version's runs against the previous version's.
 
-Values are counted in buckets of a relative width of 2 %. Where a share of the old values lies
-above some value, at most that share of the new ones may lie above ``tolerated`` times it: it is
-tested at a few values, quantiles of the old ones. Runs of one device are alike, so all runs
-of a device count as one, and a device counts once a step (``monitoring.counting``).
+Values are counted in buckets of a relative width of 2 %. Take the share of old values above some
+value. At most that share of the new values may lie above ``tolerated`` times this value. The test
+uses a few quantiles of the old values. Runs of one device are alike, so all runs of a device
+count as one, and a device counts once per step (``monitoring.counting``).
 
-Times are compared between runs of calls of like size alone (``matched``): a call costs something
-besides its runs, and a version that few devices have has small calls.
+Times are compared only between runs of calls of similar size (``matched``). A call costs something
+besides its runs, and a version on few devices has small calls.
 """
 
 import math
@@ -29,9 +29,9 @@ class Values(msgspec.Struct, frozen=True):
     """Values of a version's runs."""
 
     buckets: Mapping[int, float]
-    """Runs by bucket, see ``model.health.GAMMA``."""
+    """Number of runs by bucket, see ``model.health.GAMMA``."""
     devices: float
-    """That made them, or fewer: what they are worth as evidence."""
+    """Number of devices that made the runs, or fewer: the weight of the runs as evidence."""
 
     def quantile(self, share: float) -> int:
         """Return the bucket up to which a share of the runs, 0 to 1, lies."""
@@ -44,7 +44,7 @@ class Values(msgspec.Struct, frozen=True):
         return 0
 
     def above(self, bucket: int) -> Counts:
-        """Return how many devices' worth of runs lies above a bucket, without itself."""
+        """Return the number of devices' worth of runs above a bucket, without the bucket itself."""
         runs: float = sum(self.buckets.values())
         marked = sum(count for other, count in self.buckets.items() if other > bucket)
         # not every device that reported has a value
@@ -53,29 +53,29 @@ class Values(msgspec.Struct, frozen=True):
 
 
 class Beyond(NamedTuple):
-    """How many devices of both groups lie beyond a quantile of the old values."""
+    """Numbers of devices in both groups beyond a quantile of the old values."""
 
     what: str
-    """For people."""
+    """The quantile, for people."""
     new: Counts
-    """Beyond what is tolerated of it."""
+    """Devices beyond the tolerated change of the quantile."""
     old: Counts
     is_above: bool = True
 
     def evidence(self, more: int = 0) -> float:
-        """Return the logarithm of the e-value, as with more new devices above all others."""
+        """Return the log e-value with ``more`` further new devices above all others."""
         marked = self.new.marked + (more if self.is_above else 0)
         return exceeds_other(Counts(marked, self.new.total + more), self.old, DRIFT_BETS)
 
 
 class Moved(NamedTuple):
-    """What was found of values of two groups."""
+    """Comparison of the values of two groups."""
 
     new: Values
     old: Values
     tests: tuple[Beyond, ...] = ()
     is_alike: bool = True
-    """Whether values of like calls were compared; without, only bounds of them."""
+    """Whether values of calls of similar size were compared; otherwise only bounds were."""
 
     @property
     def is_known(self) -> bool:
@@ -83,19 +83,19 @@ class Moved(NamedTuple):
         return bool(self.new.buckets and self.old.buckets)
 
     def evidence(self, more: int = 0) -> float:
-        """Return the logarithm of the e-value against: they moved by what is tolerated at most.
+        """Return the log e-value against the hypothesis that values moved within ``tolerated``.
 
         ``more`` adds that number of new devices, whose values are above all others.
         """
         return _mean([test.evidence(more) for test in self.tests]) if self.tests else 0.0
 
     def ratio(self, share: float) -> float:
-        """Return how many times as large a quantile, 0 to 1, of the new values is."""
+        """Return the ratio of a quantile, 0 to 1, of the new values to that of the old."""
         return float(GAMMA ** (self.new.quantile(share) - self.old.quantile(share)))
 
 
 def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> Moved:
-    """Compare the times of runs of two groups."""
+    """Compare the times of the runs of two groups."""
     moved = Moved(Values(new.latency_us, new.devices), Values(old.latency_us, old.devices))
     if not (gate.enabled and moved.is_known):
         return moved
@@ -108,7 +108,7 @@ def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> 
 
 
 def moved_output(gate: DriftGate, new: VersionHealth, old: VersionHealth) -> Moved:
-    """Compare the sizes of the output of runs of two groups."""
+    """Compare the output sizes of the runs of two groups."""
     mine, usual = Values(new.output_bytes, new.devices), Values(old.output_bytes, old.devices)
     moved = Moved(mine, usual)
     if not (gate.enabled and moved.is_known):
@@ -117,11 +117,10 @@ def moved_output(gate: DriftGate, new: VersionHealth, old: VersionHealth) -> Mov
 
 
 def _matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
-    """Return the times of both versions as if they had been called alike.
+    """Return the times of both versions as if both had calls of the same sizes.
 
-    Runs of calls of a size that one version has not are left out; the old ones get the weights
-    of the new ones' sizes (direct standardisation), and count for as many as they are worth
-    then (Kish's effective number).
+    Runs of calls of a size that only one version has are left out. The old runs get the weights of
+    the new sizes (direct standardisation), and count as Kish's effective number of runs.
     """
     mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
     pairs = [(mine[size], usual[size]) for size in mine.keys() & usual.keys()]
@@ -129,11 +128,11 @@ def _matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
 
 
 def _bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
-    """Return times of both versions, where no calls are alike, so that the new ones are no longer.
+    """Return times of which the new are no longer than the old, if no calls have a common size.
 
-    They are of a version that is as fast. A call costs something besides its runs, so in larger
-    calls a run takes no longer; and a call of fewer runs takes no longer in all. Each size of the
-    new calls is compared with the nearest one of the old, by run or by call.
+    That holds for a version that is as fast as the old one. A call costs something besides its
+    runs, so a run in a larger call takes no longer. A call of fewer runs takes no longer in total.
+    Each new size is compared with the nearest old size, by run or by call.
     """
     mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
     pairs = []
@@ -142,13 +141,13 @@ def _bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
         if size > near:
             pairs.append((times, usual[near]))
         else:
-            # of a size there are calls of 2**size to 2**(size + 1) - 1 runs
+            # a size stands for calls of 2**size to 2**(size + 1) - 1 runs
             pairs.append((_shifted(times, size), _shifted(usual[near], near + 1)))
     return _standardised(pairs, new.devices, old.devices)
 
 
 def _shifted(buckets: Mapping[int, float], size: int) -> dict[int, float]:
-    # a rounded shift is the same for equal sizes; of unequal ones half a bucket is nothing
+    # rounding shifts equal sizes equally; for unequal sizes half a bucket does not matter
     shift = round(size * math.log(2) / math.log(GAMMA))
     return {bucket + shift: count for bucket, count in buckets.items()}
 
@@ -185,19 +184,19 @@ def _by_call(buckets: Mapping[int, float], least: int) -> dict[int, dict[int, fl
 
 
 def _grew(new: Values, old: Values, tolerated: float) -> tuple[Beyond, ...]:
-    """Return tests of: values grew by what is tolerated at most."""
+    """Return tests of the hypothesis that values grew at most by the factor ``tolerated``."""
     shift = _buckets(tolerated)
     return tuple(_larger(new, old, share, shift) for share in SLOWER)
 
 
 def _changed(new: Values, old: Values, tolerated: float) -> tuple[Beyond, ...]:
-    """Return tests of: values grew or shrank by that at most."""
+    """Return tests of the hypothesis that values grew or shrank at most by that factor."""
     shift = _buckets(tolerated)
     tests = []
     for share in _SIZES:
         bucket = old.quantile(share)
         tests.append(_larger(new, old, share, shift))
-        # the bucket itself is not among those below it: a value that stays is no change
+        # without the bucket itself below: a value that stays is no change
         smaller, usual = new.above(bucket - 1 - shift), old.above(bucket - 1)
         what = f"below p{100 * share:g}"
         tests.append(Beyond(what, _without(smaller), _without(usual), is_above=False))
@@ -214,7 +213,7 @@ def _without(counts: Counts) -> Counts:
 
 
 def _buckets(factor: float) -> int:
-    # one more: two values of neighbouring buckets may be nearly two widths apart
+    # one more, because values in neighbouring buckets may be nearly two widths apart
     return math.ceil(math.log(factor) / math.log(GAMMA)) + 1
 
 

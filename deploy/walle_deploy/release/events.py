@@ -1,4 +1,4 @@
-"""What can happen to a release; ``machine.advance`` says what comes of it."""
+"""Events of a release; ``machine.advance`` returns their effects."""
 
 from math import inf
 from typing import Literal
@@ -7,21 +7,21 @@ import msgspec
 
 
 class _Event(msgspec.Struct, frozen=True, tag=True):
-    """Base of what can happen; times are epoch milliseconds."""
+    """Base of the events; times are epoch milliseconds."""
 
     at_ms: int
 
 
 class Tick(_Event, frozen=True):
-    """Time went by, and the gates looked, where there is something to look at."""
+    """Time passed, and the gates looked at the devices' reports, if any."""
 
     judgement: Literal["go", "wait", "stop"] = "wait"
     devices: int = 0
-    """Of this step that reported runs of the new version."""
+    """Devices of this step that reported runs of the new version."""
     why: str = ""
     exposure: float = inf
     is_behind: bool = False
-    """Whether the clock is behind the begin of the step, and has been so for a while."""
+    """Whether the clock has been behind the step's beginning for a while."""
 
 
 class Simulated(_Event, frozen=True):
@@ -32,34 +32,34 @@ class Simulated(_Event, frozen=True):
 
 
 class Paused(_Event, frozen=True):
-    """Somebody stops the progress; devices keep what they have."""
+    """An operator stops the progress; devices keep what they have."""
 
     why: str = ""
 
 
 class Resumed(_Event, frozen=True):
-    """Somebody lets it go on."""
+    """An operator ends the pause."""
 
     why: str = ""
 
 
 class Advanced(_Event, frozen=True):
-    """Somebody begins the next step, whatever the one at hand waits for."""
+    """An operator begins the next step, whatever the current one waits for."""
 
     judgement: Literal["go", "wait", "stop"] = "wait"
-    """What the gates said last: what is to be stopped is stopped."""
+    """The gates' last result; ``stop`` stops the release instead."""
     why: str = ""
 
 
 class Approved(_Event, frozen=True):
-    """Somebody else than who created it lets it begin."""
+    """A person other than the author lets the release begin."""
 
     by: str
     why: str = ""
 
 
 class RolledBack(_Event, frozen=True):
-    """Somebody takes the version back from every device."""
+    """An operator or the controller takes the version back from every device."""
 
     why: str = ""
 

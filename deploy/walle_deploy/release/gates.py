@@ -1,18 +1,17 @@
-"""The gates of a release: whether it may go on, has to wait, or is stopped.
+"""The gates of a release: each lets the release go on, makes it wait, or stops it.
 
-Each gate is a sequential test that may be looked at any number of times. ``errorRate`` is shared
-evenly by the four of them (Bonferroni).
+Each gate is a sequential test that may be evaluated any number of times. The four gates share
+``errorRate`` evenly (Bonferroni).
 
-- failures, crashes: a device is the unit, and two tests must both reject: that at most
-  ``tolerated`` of the devices have one (``evidence``), and that devices of the new version have
-  theirs no sooner than those of the control group beside them (``logrank``).
+- failures, crashes: the unit is a device, and two null hypotheses must both be rejected. The first
+  says that at most ``tolerated`` of the devices are affected (``evidence``). The second says that
+  devices of the new version are affected no sooner than the control group (``logrank``).
 - latency: at most ``tolerated`` times slower than the control group; output: at most ``tolerated``
   times larger or smaller (``drift``).
 
-A version that is like the one before is stopped with a probability of ``errorRate`` at most over
-the whole release, and so is one that keeps what is tolerated. That is proven of failures and
-crashes, and measured of the others.
-docs/deploy/releases.md has the figures.
+A version like the previous one is stopped with a probability of at most ``errorRate`` over the
+whole release. The same holds for a version that stays within ``tolerated``. This is proven for
+failures and crashes, and measured for latency and output; docs/deploy/releases.md has the figures.
 """
 
 import math
@@ -32,109 +31,113 @@ from walle_deploy.release.memory import Folded, Memory
 from walle_deploy.release.rates import Rate, rate_of, share_of
 
 type Outcome = Literal["go", "wait", "stop"]
-"""``wait`` is not enough data yet."""
+"""``wait`` means that there is not enough data yet."""
 
 GATES: Final = 4
-"""That share the error rate, also where some are off, or have nothing to compare with for now."""
+"""Number of gates that share the error rate, even if some are off or have nothing to compare."""
 
 _HOUR: Final = 60
 
 _EXPECTED: Final = 5.0
-"""A group of at least this number of expected devices exists: its reports are only late."""
+"""A group of which more devices than this are expected exists: its reports are only late."""
 
 _FEW: Final = 0.1
-"""Share of the devices that are expected of a group: with fewer it tells nothing of the others. At
+"""Share of a group's expected devices that must report; fewer say nothing about the others. At
 night, and where devices run seldom, a step lasts until this share has reported."""
 
 _WEAK: Final = math.log(2)
-"""Evidence against the control group that does where that one keeps what is tolerated: then a
-version like it does so, too, and the other test bears on it. Measured, not proven."""
+"""Evidence that suffices against a control group that is itself within ``tolerated``. A version
+like that group is within it too, so the first test protects it. Measured, not proven."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group showed a gate."""
+    """Observations of one group in one gate."""
 
     version: str
     devices: int
-    """That reported runs since the release was offered; of latency and output: whose values are
-    compared in this step."""
+    """Devices that reported runs since the release was offered. For latency and output: devices
+    whose values are compared in this step."""
     affected: int | None = None
-    """Of these, devices that had a failure, or a crash."""
+    """Devices among these that had a failure or a crash."""
     device_minutes: int
-    """Minutes in which a device ran and had none before, over all: what rates are of; of latency
-    and output: in which one ran in this step."""
+    """Sum over the devices of the minutes in which a device ran and was not yet affected; the
+    exposure of the rates. For latency and output: the minutes with runs in this step."""
     per_device_hour: Rate | None = None
-    """First ones of devices, by hours in which these ran."""
+    """First failures or crashes of devices, per hour in which a device ran."""
     per_run: Rate | None = None
-    """Share of the runs that failed, taken as independent; of crashes, runs are not counted."""
+    """Share of runs that failed, with runs taken as independent; None for crashes."""
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """How many devices of both groups lie beyond a quantile of the control group's values."""
+    """Shares of devices in both groups beyond a quantile of the control group's values."""
 
     what: str
-    """Such as ``above p50``."""
+    """The quantile, such as ``above p50``."""
     new: Rate | None
-    """Share of the devices beyond what is tolerated of it, with Wilson's interval."""
+    """Share of new devices beyond the tolerated change of the quantile, with Wilson's interval."""
     control: Rate | None
-    """Share of those beyond it."""
+    """Share of control devices beyond the quantile itself."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What one gate found."""
+    """The result of one gate."""
 
     gate: str
     """``failures``, ``crashes``, ``latency`` or ``output``."""
     outcome: Outcome
     evidence: float
-    """0 to 1 and more: at 1 the release is stopped. Logarithmic."""
+    """Evidence on a logarithmic scale from 0 up; at 1 the release is stopped."""
     text: str
     beyond_tolerated: float | None = None
-    """Of failures and crashes: the evidence against what is tolerated; at 1 it would suffice."""
+    """For failures and crashes: evidence against the tolerated share; 1 suffices for this test."""
     beyond_control: float | None = None
-    """The same against the control group; None without one."""
+    """Likewise against the control group; None without a control group."""
     new: Side | None = None
     control: Side | None = None
     shifts: tuple[Shift, ...] = ()
-    """Of latency and output: what is compared."""
+    """For latency and output: the quantiles that are compared."""
     decides: int | None = None
-    """So many more devices with one (that are slower, or have more output, than all others), and no
-    more in the control group, would stop it now; None: no number of those that have the version."""
+    """Number of further affected devices that would stop the release now, with no more of them in
+    the control group. For latency and output these devices are slower, or have more output, than
+    all others. None if all devices with the version would not suffice."""
 
     @property
     def would_decide(self) -> str:
-        """What would stop it now, for people."""
+        """A description for people of the devices that would stop the release now."""
         if self.decides is None:
-            return "nothing now: not all devices of this step together"
+            return "nothing now, not even all devices of this step together"
         kind = {"latency": "slower", "output": "larger"}.get(self.gate, "affected")
         return f"{self.decides:,} more {kind} devices, and no more in the control group"
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What all gates found."""
+    """The result of all gates."""
 
     outcome: Outcome
     verdicts: tuple[Verdict, ...]
     devices: int
-    """That reported runs of the new version."""
+    """Devices that reported runs of the new version."""
     step_devices: int = 0
-    """Of the group ``new`` that did so in this step; in a beta of all of these devices."""
+    """Devices of the group ``new`` that reported runs in this step; in a beta, all devices."""
     exposure: float = 0.0
-    """Minutes in which each of these ran in this step, on average."""
+    """Average number of minutes in which each of these devices ran in this step."""
     silent: tuple[VersionHealth, ...] = ()
-    """Of each group of which far fewer devices than expected reported in this step, or none: how it
-    did in the release so far."""
+    """Health over the whole release of each group of which far fewer devices than expected, or
+    none, reported in this step."""
 
     @property
     def why(self) -> str:
-        """The gates that decided, for the audit log."""
+        """The findings of the gates that decided, for the audit log."""
         if self.outcome == "stop":
             return "; ".join(verdict.text for verdict in self.verdicts if verdict.outcome == "stop")
         return f"{self.step_devices} devices in this step, no gate stops it"
 
 
 def judge(gates: Gates, memory: Memory, *, is_over: bool = False) -> Judgement:
-    """Return what the gates of a release say; of one that is over nothing can decide."""
+    """Return the result of a release's gates.
+
+    ``is_over`` marks an ended release, which no further devices can stop.
+    """
     health = memory.health
     if health is None:
         return Judgement("wait", (), 0)
@@ -165,10 +168,10 @@ def judge(gates: Gates, memory: Memory, *, is_over: bool = False) -> Judgement:
 
 
 def _silent(memory: Memory, health: ReleaseHealth) -> Iterator[VersionHealth]:
-    """Yield the groups that hardly reported in this step: no reports are no evidence.
+    """Yield the groups of which hardly any device reported in this step.
 
-    A group's share of all devices that reported in the release so far is expected. Those of the
-    control group in this step tell nothing of the other one: many of them have moved there since.
+    The expected number is the group's share of all devices that reported in the release so far. The
+    control group's devices of this step cannot give it: many of them have moved to ``new`` since.
     """
     share = memory.control_percent / 100
     known = max(health.new.release.devices, health.control.release.devices)
@@ -182,7 +185,7 @@ def _silent(memory: Memory, health: ReleaseHealth) -> Iterator[VersionHealth]:
 
 
 def _has_control(memory: Memory, health: ReleaseHealth) -> bool:
-    """Return whether there is a group to compare with; a hold-out of few devices may hold none."""
+    """Return whether there is a control group; a small hold-out may have no device."""
     is_there = memory.control_percent > 0 and health.control.release.devices > 0
     return is_there or _expects_control(memory, health)
 
@@ -193,7 +196,7 @@ def _expects_control(memory: Memory, health: ReleaseHealth) -> bool:
 
 
 class _Tests:
-    """Both tests of a share of devices, as they would be with more devices that have one."""
+    """Both tests of a share of devices, optionally with hypothetical further affected devices."""
 
     def __init__(
         self, new: Side, control: Side | None, folded: Folded, beside: tuple[float, float]
@@ -202,7 +205,7 @@ class _Tests:
         self._logs, self._beside = np.asarray(folded.logs), beside
 
     def evidence(self, tolerated: float, limit: float, more: int = 0) -> tuple[float, float | None]:
-        """Return the evidence against what is tolerated, and against the control group."""
+        """Return the evidence against the tolerated share and against the control group."""
         counts = Counts((self._new.affected or 0) + more, self._new.devices)
         beyond = exceeds(counts, tolerated, SHARES_BETS) / limit
         if self._control is None:
@@ -215,7 +218,10 @@ class _Tests:
         return beyond, float(strength(logs)) / (min(limit, _WEAK) if is_sound else limit)
 
     def decides(self, tolerated: float, limit: float) -> int | None:
-        """Return how few more would do, by bisection: evidence grows with each."""
+        """Return the least number of further affected devices that would stop the release.
+
+        Bisection finds the number, because evidence grows with each affected device.
+        """
 
         def is_stopped(more: int) -> bool:
             return _both(self.evidence(tolerated, limit, more)) >= 1
@@ -225,7 +231,7 @@ class _Tests:
 
 
 def _least(is_stopped: Callable[[int], bool], most: int) -> int | None:
-    """Return the least number that is enough, None where ``most`` is not."""
+    """Return the least number that stops the release, or None if even ``most`` does not."""
     if not is_stopped(most):
         return None
     return bisect_left(range(most), x=True, key=is_stopped)
@@ -237,7 +243,7 @@ def _both(evidence: tuple[float, float | None]) -> float:
 
 
 def _beside(health: ReleaseHealth) -> tuple[float, float]:
-    """Return how many devices of each group there are in this step."""
+    """Return the number of devices of each group in this step."""
     return float(health.new.step.devices), float(health.control.step.devices)
 
 
@@ -248,10 +254,10 @@ def _group(at_risk: float, reached: float) -> tuple[Array, Array]:
 def _share(
     gate: str, tolerated: float, limit: float, memory: Memory, health: ReleaseHealth
 ) -> Verdict:
-    """Test a share of devices, and how soon they are affected.
+    """Test the share of affected devices, and how soon they are affected.
 
-    The first test is the promise, whatever the control group does. The second one alone would stop
-    a version that fails on two devices of a million.
+    The first test is the promise, independent of the control group. The second test alone would
+    stop a version that fails on two devices of a million.
     """
     folded = memory.failures if gate == "failures" else memory.crashes
     has_control = _has_control(memory, health)
@@ -293,7 +299,7 @@ def _side(gate: str, group: GroupHealth, folded: Folded, index: int) -> Side:
 
 def _latency(tolerated: float, moved: Moved, version: str) -> str:
     if not moved.is_alike:
-        return f"latency: no calls as large as those of {version}, bounds, tolerated {tolerated:g}"
+        return f"latency: no call sizes in common with {version}, bounds, tolerated {tolerated:g}"
     return (
         f"latency: p50 {moved.ratio(0.5):.2f}, p99 {moved.ratio(0.99):.2f} times "
         f"that of {version}, tolerated {tolerated:g}"

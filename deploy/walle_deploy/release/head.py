@@ -1,7 +1,7 @@
-"""The end of the audit log, signed, to be kept where nobody who writes the database writes.
+"""The signed head of the audit log, for storage that the writers of the database cannot write.
 
-Whoever can write the whole database can make a whole new log, or put yesterday's copy in its
-place. Neither contains the end that somebody has kept.
+A person who can write the whole database can write a new log, or restore yesterday's copy. Neither
+contains the head that was stored elsewhere.
 """
 
 from pathlib import Path
@@ -20,21 +20,21 @@ _AUDIENCE: Final = "walle-audit"
 
 
 def sign_head(head: AuditHead, key: Path) -> str:
-    """Return a head as a token (JWT) that says when it was signed.
+    """Return a head as a token (JWT) with the time of its signature.
 
     Raises:
-        SpecFileError: The key is none.
+        SpecFileError: The file is not a signing key.
     """
     claims = {"number": head.number, "hash": head.hash, "iat": wall_ms() // 1_000}
     return SigningKey.read(key).seal(_AUDIENCE, claims)
 
 
 def read_head(file: Path, keys: Path) -> AuditHead:
-    """Read a head that was kept; blocks.
+    """Read a head that was stored outside the database; blocks.
 
     Raises:
-        SpecFileError: One of them cannot be read.
-        IntegrityError: It is no head, or not signed by these keys.
+        SpecFileError: A file cannot be read.
+        IntegrityError: The file is not a head that these keys signed.
     """
     try:
         known, data = read_keys(keys), file.read_bytes()[:4_096]
@@ -45,4 +45,4 @@ def read_head(file: Path, keys: Path) -> AuditHead:
         claims = read_claims(text, known, [_AUDIENCE], "", ("number", "hash"))
         return AuditHead(int(claims["number"]), str(claims["hash"]))
     except (jwt.PyJWTError, ValueError, TypeError) as error:
-        raise IntegrityError(f"{file}: is no head that these keys have signed: {error}") from error
+        raise IntegrityError(f"{file}: is not a head signed by these keys: {error}") from error

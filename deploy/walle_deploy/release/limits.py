@@ -1,4 +1,4 @@
-"""The gates of a release as they stand in its YAML: what is tolerated, and the error rate."""
+"""The gates of a release in its YAML: the tolerated values and the error rate."""
 
 from typing import Annotated
 
@@ -7,47 +7,47 @@ from pydantic import Field, PlainSerializer, StrictBool
 from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 
-# written back as it is read
+# serialised as YAML accepts it
 Duration = Annotated[DurationMs, PlainSerializer(lambda value: f"{value}ms")]
 """Milliseconds, as ``10m`` in YAML."""
 _Tolerance = Annotated[float, Field(gt=1, le=1_000)]
 
 
 class ShareGate(Strict):
-    """Devices to which something bad happened."""
+    """Limit on the share of affected devices."""
 
     tolerated: Annotated[float, Field(gt=0, le=0.5)] = 0.001
-    """Share of the devices, 0 to 0.5, to which it may happen, whatever the version before does."""
+    """Share of devices, 0 to 0.5, that may be affected, whatever the previous version does."""
 
 
 class DriftGate(Strict):
-    """How values of the runs moved away from the previous version's."""
+    """Limit on the change of runs' values against the previous version."""
 
     tolerated: _Tolerance
-    """By which factor they may."""
+    """Factor by which the values may change."""
     enabled: StrictBool = True
 
 
 class LatencyGate(DriftGate):
-    """How times of the runs grew."""
+    """Limit on the growth of runs' times."""
 
     tolerated: _Tolerance = 1.1
     floor: Duration = 1
-    """Shorter runs count as so long: what is lost among the costs of a call is no change."""
+    """A shorter run counts as this long: differences below the cost of a call are no change."""
 
 
 class OutputGate(DriftGate):
-    """How sizes of the runs' output changed."""
+    """Limit on the change of the sizes of runs' output."""
 
     tolerated: _Tolerance = 2.0
 
 
 class Gates(Strict):
-    """When a release is stopped."""
+    """Conditions that stop a release."""
 
     error_rate: Annotated[float, Field(ge=1e-6, le=0.2)] = 0.05
-    """Chance that a version which keeps what is tolerated is stopped, all gates together,
-    however often they look; see ``release.gates`` for how far that is proven."""
+    """Chance that a version within the tolerated limits is stopped, for all gates and all looks
+    together; ``release.gates`` says how far this is proven."""
     failures: ShareGate = ShareGate()
     """Devices with a failed run."""
     crashes: ShareGate = ShareGate()

@@ -1,14 +1,16 @@
-"""Evidence that devices fail sooner in one group than in another one beside it.
+"""Evidence that devices fail sooner in one group than in another one at the same time.
 
-The safe log-rank test (ter Schure, Pérez-Ortiz, Ly and Grünwald, The Safe Logrank Test, 2020): in a
-window, ``n`` devices of ``new`` and ``m`` of ``control`` are at risk, ``d`` and ``c`` of them fail.
-Where the versions are alike, any of the ``d + c`` may be those of ``new``, whatever hour of the day
-it is and however many devices there are: ``d`` is hypergeometric. A bet on an odds ratio wins
-``odds**d / E[odds**d]`` then, which is fair. In place of the expected value stands what is no less:
-the least of those of the four binomials that drawing with replacement gives (Hoeffding, Probability
-Inequalities for Sums of Bounded Random Variables, 1963, theorem 4). So the money of all bets
-together is a supermartingale, and the chance that it ever reaches ``1/alpha`` is ``alpha`` at most,
-however often one looks (Ville).
+This is the safe log-rank test (ter Schure, Pérez-Ortiz, Ly and Grünwald, The Safe Logrank Test,
+2020). In a window, ``n`` devices of ``new`` and ``m`` of ``control`` are at risk, and ``d`` and
+``c`` of them fail. If the versions are alike, any of the ``d + c`` may be those of ``new``, at any
+hour of the day and with any number of devices: ``d`` is hypergeometric. A bet on an odds ratio then
+wins ``odds**d / E[odds**d]``, which is fair.
+
+An upper bound replaces the expected value. It is the least of the expected values of the four
+binomials for drawing with replacement (Hoeffding, Probability Inequalities for Sums of Bounded
+Random Variables, 1963, theorem 4). So the capital of all bets together is a supermartingale. The
+chance that the capital ever reaches ``1/alpha`` is at most ``alpha``, for any number of looks
+(Ville).
 
 All arrays may have further axes in front: simulations fold thousands of windows at once.
 """
@@ -22,15 +24,15 @@ from walle_deploy.model.health import LEVELS
 
 type Array = NDArray[np.float64]
 type Logs = tuple[tuple[float, ...], ...]
-"""Logarithm of what each bet made, by level and odds."""
+"""Logarithm of the capital of each bet, by level and odds."""
 
 BETS: Final = ((2.5, 0.15), (8.0, 0.25), (32.0, 0.25), (128.0, 0.25))
-"""Odds ratios, and how much is bet on each; the rest is kept. None is near 1: a version that fails
-a little more often is no reason to stop, and what differs a little between groups (who installs
-sooner, say) is no evidence."""
+"""Pairs of an odds ratio and the share of the capital bet on it; the rest is kept. No ratio is near
+1: a version that fails a little more often is no reason to stop. A small difference between the
+groups, such as in the time of installation, is no evidence."""
 
 NOTHING: Final[Logs] = tuple((0.0,) * len(BETS) for _ in LEVELS)
-"""Before the first window."""
+"""Capital before the first window."""
 
 _ODDS: Final = np.array([odds for odds, _ in BETS])
 _WEIGHTS: Final = np.log([weight / len(LEVELS) for _, weight in BETS])
@@ -38,15 +40,15 @@ _KEPT: Final = float(np.log(1.0 - sum(weight for _, weight in BETS)))
 
 
 def gains(new: tuple[Array, Array], control: tuple[Array, Array]) -> Array:
-    """Return the logarithms of what bets win in windows.
+    """Return the logarithms of the winnings of the bets in windows.
 
     Args:
-        new: How many devices are at risk, and how many of these fail, of any shape; the same for
-            all four.
-        control: The same of the other group.
+        new: Numbers of devices at risk, and of failing devices among them. All four arrays have the
+            same shape, which is arbitrary.
+        control: The same numbers of the control group.
 
     Returns:
-        Of that shape, and a last axis for ``BETS``.
+        An array of that shape with a last axis for ``BETS``.
     """
     logs = np.zeros((*new[0].shape, len(BETS)))
     some = new[1] + control[1] > 0  # where nothing fails, nothing is won or lost
@@ -63,6 +65,6 @@ def gains(new: tuple[Array, Array], control: tuple[Array, Array]) -> Array:
 
 
 def strength(logs: Array) -> Array:
-    """Return the logarithm of the money of all bets, of the shape ``(..., levels, bets)``."""
+    """Return the logarithm of the capital of all bets; ``logs`` is ``(..., levels, bets)``."""
     total = np.logaddexp.reduce((logs + _WEIGHTS).reshape(*logs.shape[:-2], -1), axis=-1)
     return np.asarray(np.logaddexp(total, _KEPT))

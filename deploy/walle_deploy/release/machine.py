@@ -1,9 +1,11 @@
-"""The release pipeline as a pure machine: a state and an event in, the changed state out.
+"""The release pipeline as a pure machine: it takes a state and an event, and returns the new state.
 
-No I/O and no clock: every event brings its time. What devices are offered follows from the
-state (``offer_of``), so it cannot differ from it. Invariants, which the property tests check:
-a release that ended never offers its version again; the share of devices never shrinks while
-it is offered; each change has one action and so one entry in the audit log.
+The machine has no I/O and no clock: every event has its time. The offer to devices follows from
+the state (``offer_of``), so the two cannot differ. The property tests check these invariants:
+
+- A release that ended never offers its version again.
+- The share of devices never shrinks while the version is offered.
+- Each change has one action, and so one entry in the audit log.
 """
 
 from collections.abc import Iterator
@@ -28,11 +30,11 @@ from walle_deploy.release.steps import Step
 from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
 
 type AnyEvent = Tick | Simulated | Paused | Resumed | Advanced | Approved | RolledBack | Superseded
-"""What ``advance`` takes."""
+"""Events that ``advance`` takes."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What an event changed."""
+    """A change of a release by an event."""
 
     state: ReleaseState
     action: str
@@ -40,16 +42,16 @@ class Change(msgspec.Struct, frozen=True):
     ``resume``, ``advance``, ``approve``, ``rollback`` or ``supersede``."""
     why: str
     stable: str | None = None
-    """The task's stable version from now on, "" for none at all; None where it stays."""
+    """The task's stable version from now on, "" for none; None if it does not change."""
 
 
 def advance(state: ReleaseState, event: AnyEvent) -> Change | None:
-    """Return what an event changes, or None where it changes nothing.
+    """Return the change by an event, or None if the event changes nothing.
 
     Raises:
-        ReleaseStateError: Somebody asked for what cannot be done where the release stands.
-        ConflictError: Another person approved it already.
-        ForbiddenError: Who created it approves it himself.
+        ReleaseStateError: The release's state does not allow the requested change.
+        ConflictError: Another person approved the release already.
+        ForbiddenError: The author of the release tries to approve it.
     """
     match event:
         case Tick():
@@ -80,7 +82,7 @@ def _tick(state: ReleaseState, event: Tick) -> Change | None:
     if not state.is_open or state.is_unapproved:
         return None
     if event.judgement == "stop" and state.stage in OFFERED:
-        # also while it is paused: devices have it
+        # also in a pause, because devices keep the version
         return _stop(state, event)
     if event.is_behind:
         why = "the clock was ahead when this step began: its time counts from now"
@@ -133,7 +135,7 @@ def _has_to_stay(state: ReleaseState, event: Tick) -> bool:
 
 
 def _after(state: ReleaseState) -> Iterator[tuple[Stage, int, Step | None]]:
-    """Yield the stages and steps that are still to come."""
+    """Yield the remaining stages and steps."""
     spec = state.release.spec
     stages: list[tuple[Stage, int, Step | None]] = []
     if spec.simulation is not None:
@@ -148,7 +150,7 @@ def _after(state: ReleaseState) -> Iterator[tuple[Stage, int, Step | None]]:
 
 def _begin(state: ReleaseState, stage: Stage, index: int, event: Tick | Advanced) -> Change:
     is_done, is_first = stage == "done", stage in OFFERED and not state.offered_ms
-    # nobody else's business stays offered; a part of the devices has no stable version
+    # a version for all becomes stable; one for a part of the devices stays offered instead
     is_for_all = state.release.spec.policy == Policy()
     changed = replace(
         state,

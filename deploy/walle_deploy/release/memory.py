@@ -1,8 +1,8 @@
-"""What the gates of a release have seen: folded window by window, and kept with it.
+"""The memory of a release's gates: counts folded window by window, and stored with the release.
 
-Failures and crashes are folded once per closed window (``logrank``). Latency and output are looked
-at over a step, as the ratio of the groups' sizes is constant there; what their bets made
-in a step is kept when the next one begins, and the steps' e-values multiply.
+Failures and crashes are folded once per closed window (``logrank``). Latency and output are
+evaluated over a step, in which the ratio of the groups' sizes is constant. The logarithm of a
+step's e-value is stored when the next step begins, and the steps' e-values multiply.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,40 +21,40 @@ _NONE: Final = (0,) * len(LEVELS)
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """Windows of both groups, of failures or of crashes; pairs are of ``new`` and ``control``."""
+    """Folded windows of failures or of crashes; pairs are of ``new`` and ``control``."""
 
     logs: Logs = NOTHING
-    """See ``logrank.gains``."""
+    """Logarithms of the capital of the bets, see ``logrank.gains``."""
     at_risk: tuple[int, int] = (0, 0)
-    """Sum over windows of the devices that ran and had no failure before: device-minutes."""
+    """Device-minutes: sum over windows of the devices that ran and had no failure before."""
     reached: tuple[int, int] = (0, 0)
-    """Devices that had their first one."""
+    """Devices that had their first failure."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gates of one release have seen."""
+    """The memory of the gates of one release."""
 
     health: ReleaseHealth | None = None
-    """At the last look, without windows; None before the first."""
+    """Health at the last look, without windows; None before the first."""
     control_percent: float = 0.0
-    """Share of the devices that were to be the control group then; 0 for none."""
+    """Share of the devices that formed the control group then; 0 for none."""
     step_ms: int = 0
-    """When the step of the last look began."""
+    """Beginning of the step of the last look."""
     window: int = -1
-    """The last one that was folded."""
+    """Number of the last folded window."""
     failures: Folded = Folded()
     crashes: Folded = Folded()
     latency: float = 0.0
-    """Logarithm of what its bets made in the steps before."""
+    """Logarithm of the e-value of latency over the previous steps."""
     output: float = 0.0
 
 
 def look(
     memory: Memory, gates: Gates, health: ReleaseHealth, step_ms: int, *, control_percent: float
 ) -> Memory:
-    """Return what the gates have seen after one more look, with windows after the last one.
+    """Return the memory after one more look, with the windows after the last folded one.
 
-    ``step_ms`` is when the step began; ``control_percent`` the share of the devices that are the
+    ``step_ms`` is the beginning of the step. ``control_percent`` is the share of the devices in the
     release's control group, 0 for none.
     """
     if step_ms != memory.step_ms and memory.health is not None and memory.control_percent > 0:
@@ -101,7 +101,7 @@ def _fold(
 def _arrays(
     gate: str, windows: Iterable[GroupWindow], numbers: Sequence[int]
 ) -> tuple[Array, Array]:
-    """Return how many devices were at risk, and reached a level: by window and level."""
+    """Return the numbers of devices at risk and of failing devices, by window and level."""
     by_number = {window.number: window for window in windows}
     arrays = []
     for what in ("at_risk", "reached"):

@@ -1,7 +1,7 @@
-"""The kind ``Release``: what a release is to do, as pydantic models.
+"""The kind ``Release``: the definition of a release, as pydantic models.
 
-YAML keys are camelCase, unknown keys are errors. Place in the data flow: ``loading`` fills
-them, ``state`` keeps them with the release.
+YAML keys are camelCase, and unknown keys are errors. ``loading`` fills the models; ``state`` keeps
+them with the release.
 """
 
 from itertools import pairwise
@@ -27,33 +27,33 @@ _Text = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class ReleaseMetadata(Strict):
-    """Names a release."""
+    """The name of a release."""
 
     name: Name
-    """Its id: a name is used once."""
+    """The release's id; a name can be used only once."""
 
 
 class ReleaseSpec(Strict):
-    """What is released, to whom, how."""
+    """The version to release, its audience, and its steps and gates."""
 
     task: str
     version: _Text
     priority: Annotated[StrictInt, Field(ge=-1_000_000, le=1_000_000)] = 0
     policy: Policy = Policy()
-    """Who may get it; nothing for everybody."""
+    """Devices that may get the version; an empty policy admits every device."""
     simulation: SimulationStep | None = None
     beta: BetaStep | None = None
     gray: Annotated[tuple[GrayStep, ...], Field(max_length=50)] = tuple(
         GrayStep(percent=percent) for percent in (1.0, 5.0, 20.0, 50.0, 100.0)
     )
     hold_out: Annotated[float, Field(ge=0, le=50)] = 1.0
-    """Percent of the devices that keep the version before, where there is one, in gray and full,
-    so that there is always something to compare with; they get the version when it is done."""
+    """Percent of the devices that keep the previous version, if any, in gray and full, as a control
+    group. They get the version when the release is done."""
     full: Step = Step()
-    """Everybody whom the policy lets in; watched until it is over."""
+    """The step in which every device that the policy admits may get the version."""
     gates: Gates = Gates()
     on_stop: Literal["rollback", "pause"] = "rollback"
-    """What a gate does that stops the release."""
+    """Reaction to a gate that stops the release."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -63,7 +63,7 @@ class ReleaseSpec(Strict):
             raise ValueError(f"task: {error.message}") from None
         if ref.name != self.task:
             raise ValueError(
-                f"task: {self.task!r} has a version of its own: write it under version"
+                f"task: {self.task!r} contains a version: write the version under version"
             )
         try:
             Policy.of(self.policy.plain)
@@ -73,12 +73,12 @@ class ReleaseSpec(Strict):
             raise ValueError(f"holdOut: expected 0, or at least {LEAST_PERCENT:g}")
         percents = [step.percent for step in self.gray]
         if any(later <= earlier for earlier, later in pairwise(percents)):
-            raise ValueError("gray: each step must have more percent than the one before")
+            raise ValueError("gray: each step must have a larger percent than the previous one")
         return self
 
 
 class Release(Strict):
-    """One release of one version of one task."""
+    """A release of one version of one task."""
 
     api_version: Literal["walle/v1"]
     kind: Literal["Release"]

@@ -1,4 +1,4 @@
-"""The table of releases as it would be with one more, at a stage of it: what dry runs ask."""
+"""The table of releases with one more release at some stage, for dry runs."""
 
 from typing import Literal, NamedTuple
 
@@ -12,28 +12,27 @@ from walle_deploy.store.reader import ReadTransaction
 
 
 class Plan(NamedTuple):
-    """A table, and what is to be known of it."""
+    """A table with notes about it."""
 
     table: ReleaseTable
-    """Of the release's task alone; without a release of all tasks."""
+    """Table of the release's task alone; without a release, of all tasks."""
     notes: tuple[str, ...]
-    """What ``create`` would do besides, or refuse."""
+    """Further effects of ``create``, and reasons for it to refuse."""
 
 
 class Moment(NamedTuple):
-    """Where the release stands then."""
+    """The stage of the release in the plan."""
 
     stage: Literal["beta", "gray", "full"] = "full"
     percent: float = 100.0
-    """At stage ``gray``."""
+    """Share of the devices at stage ``gray``."""
 
 
 def plan(transaction: ReadTransaction, release: Release | None, moment: Moment) -> Plan:
-    """Return the table with a release in it as it would be.
+    """Return the table as it would be with a release.
 
-    A task has one release in progress: another one of the task is taken as superseded.
-
-    Without a release it is the table of now, whole.
+    A task has one release in progress, so another one of the task counts as superseded. Without a
+    release, the result is the whole current table.
     """
     if release is None:
         return Plan(transaction.table(), ())
@@ -64,7 +63,7 @@ def plan(transaction: ReadTransaction, release: Release | None, moment: Moment) 
     is_over = existing is None or not (existing.is_open or existing.is_offered)
     created_ms = transaction.now_ms() if existing is None or is_over else existing.created_ms
     others = tuple(e for e in table.releases if e.task == task and e.release_id not in gone)
-    # the others are done: the newest of them, as create takes it
+    # the others are done; create compares with the newest of them
     stable = table.stable.get(task, "")
     before = others[0].version if others else stable
     offer = offer_at(release, *moment, created_ms, before)

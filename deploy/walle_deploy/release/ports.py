@@ -1,4 +1,4 @@
-"""What the controller needs of others: health of versions, and the simulation."""
+"""The controller's ports: health of versions, and the simulation."""
 
 from threading import Event
 from typing import Protocol
@@ -11,43 +11,43 @@ from walle_deploy.release.steps import SimulationStep
 
 
 class HealthSource(Protocol):
-    """Tells how a release does on the devices of its groups."""
+    """Source of the health of a release on the devices of its groups."""
 
     def release_health(self, query: ReleaseHealthQuery) -> ReleaseHealth:
-        """Return what devices reported; may block, is called about once a second.
+        """Return the devices' reports; may block, is called about once a second.
 
-        Both groups are of one moment: of a window, either both are there or none.
+        Both groups are of one moment: each window has both groups or neither.
 
         Raises:
-            ServiceUnreachableError: Not known now; the release waits.
+            ServiceUnreachableError: The reports are not available now; the release waits.
         """
         ...
 
 
 class SimulationResult(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """Result of a simulation."""
 
     passed: bool
     why: str
-    """For people: each kind of device that failed, and how."""
+    """Each kind of device that failed and its failure, for people."""
 
 
 class Simulator(Protocol):
-    """Runs a version in VMs that mimic kinds of devices."""
+    """Runner of a version in VMs that mimic kinds of devices."""
 
     def simulate(
         self, files: VersionFiles, previous: VersionFiles | None, step: SimulationStep, stop: Event
     ) -> SimulationResult:
-        """Run it; in a thread of its own, may take minutes, may be asked the same again.
+        """Run the simulation, in its own thread; may take minutes, and may be repeated.
 
         Args:
-            files: Of the version.
-            previous: Of the one to compare it with.
+            files: Files of the version.
+            previous: Files of the version for comparison.
             step: Kinds of devices, and recorded events.
-            stop: Set once nobody wants to know any more: it ends soon then, in any way.
+            stop: Set once the result is not needed; the call then ends soon, with any result.
 
         Raises:
-            WalleError: It could not be run. Where that ``is_retryable`` it is asked again, else
-                the release is stopped.
+            WalleError: The simulation could not run. If the error ``is_retryable``, the simulation
+                is retried; otherwise the release is stopped.
         """
         ...

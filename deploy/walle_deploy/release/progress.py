@@ -1,4 +1,4 @@
-"""How a release goes, for people: where it stands, what it waits for, what its gates say."""
+"""Progress of a release for people: its stage, the reasons why it waits, its gates' results."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -23,47 +23,46 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     version: str
     previous: str
-    """The stable version when it was created; empty for none."""
+    """The stable version when the release was created; empty for none."""
     revision: int
     stage: str
     percent: float
-    """Of the devices that may get the version now, as far as the policy lets them in; of what is
-    done all of these."""
+    """Share of the devices that the policy admits that may get the version now; 100 when done."""
     reach: str
-    """The same for people, with whom the policy lets in, and named devices."""
+    """The share for people, with the policy's admission or the number of named devices."""
     is_open: bool
     is_paused: bool
     reason: str
     waits_for: tuple[str, ...]
     can: tuple[str, ...]
-    """Which of ``pause``, ``resume``, ``advance``, ``approve`` and ``rollback`` can be done."""
+    """Commands that are possible: ``pause``, ``resume``, ``advance``, ``approve``, ``rollback``."""
     created_ms: int
     since_ms: int
-    """When the stage or step began; of one that ended, when it did."""
+    """Beginning of the stage or step; for a release that ended, its end."""
     known_devices: dict[str, int]
-    """By version: each device with the one that it reported last."""
+    """Number of devices by the version that each reported last."""
     reporting_devices: int
-    """That reported runs of the version."""
+    """Devices that reported runs of the version."""
     last_reports_ms: dict[str, int]
-    """By version of both groups: when one of its devices reported last; 0 for never."""
+    """By version of both groups: time of the last report of any device; 0 for none."""
     silent: tuple[str, ...]
-    """Versions of groups of which hardly a device has reported since the step began."""
+    """Versions of groups of which hardly any device has reported since the step began."""
     bare_reports: int
     wrong_reports: int
-    """Of devices that reported it with an invalid one."""
+    """Reports of the version with an invalid receipt; ``bare_reports`` had none."""
     gates: tuple[Verdict, ...]
     is_unauthenticated: bool = False
-    """Whether its evidence may be from anybody: a release service asked nobody who he is since
-    the release was created."""
+    """Whether the evidence may come from anyone: a release service ran without authentication
+    since the release was created."""
 
 
 def shown_time(at_ms: int) -> str:
-    """Return a moment as people read it, in UTC; 0 is never."""
+    """Return a moment in UTC for people; 0 means never."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z" if at_ms else "–"
 
 
 def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
-    """Return how a release goes."""
+    """Return the progress of a release."""
     state = read_state(stored)
     judgement = judge_stored(transaction, state) or Judgement("wait", (), 0)
     health = read_memory(transaction, stored.release_id).health
@@ -71,7 +70,7 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     bare, wrong = transaction.unproven(stored.task, stored.version)
     waits_for = []
     if state.is_open and transaction.lease_ends_ms(LEADER) <= transaction.now_ms():
-        waits_for.append("a release service, as none takes releases on now (walle serve)")
+        waits_for.append("a release service, because none drives releases now (walle serve)")
     waits_for += _waits_for(state, transaction.now_ms(), judgement)
     return Progress(
         release=stored.release_id,
@@ -122,7 +121,7 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement) -> list[s
             f"another person to approve it ('walle release approve {state.release.metadata.name}')"
         ]
     if state.paused_ms is not None:
-        return ["resume, as it is paused"]
+        return ["a resume, because the release is paused"]
     if state.stage == "simulation" and not state.is_simulated:
         return ["the simulation"]
     step = current_step(state)
@@ -135,13 +134,13 @@ def _step_waits_for(
 ) -> Iterator[str]:
     left_ms = state.since_ms + step.min_duration - now_ms
     if left_ms > 0:
-        yield f"{left_ms / 1000:,.0f} s to go by"
+        yield f"{left_ms / 1000:,.0f} s to pass"
     for group in judgement.silent:
         last = f"the last one came at {shown_time(group.last_ms)}" if group.last_ms else "none came"
-        yield f"reports of {group.version}: hardly a device sent one in this step, {last}"
+        yield f"reports of {group.version}: hardly any device sent one in this step, {last}"
     missing = step.min_devices - judgement.step_devices
     if missing > 0:
-        # a share of a small fleet may hold too few, for ever
+        # a share of a small fleet may have too few devices forever
         yield (
             f"{missing} more devices to report runs (a share of a small fleet may hold none: "
             f"'walle release advance {state.release.metadata.name}' goes on without them)"
@@ -151,4 +150,4 @@ def _step_waits_for(
         yield f"its devices to run in {step.min_exposure:g} minutes each {so_far}"
     unknown = [verdict.gate for verdict in judgement.verdicts if verdict.outcome == "wait"]
     if unknown:
-        yield f"something to look at for {', '.join(unknown)}"
+        yield f"data for the gates {', '.join(unknown)}"

@@ -1,4 +1,4 @@
-"""Rates with their 95 % confidence intervals, for people; no gate decides by them."""
+"""Rates with 95 % confidence intervals, for people; no gate uses them."""
 
 import math
 from typing import Final
@@ -9,21 +9,21 @@ _Z: Final = 1.959964
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """A rate, and between which bounds it lies with a confidence of 95 %."""
+    """A rate with the bounds of its 95 % confidence interval."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        """Return it for people."""
+        """Return the rate and its interval for people."""
         return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
 def share_of(marked: float, total: float) -> Rate | None:
-    """Return a share with Wilson's interval; None of nothing.
+    """Return a share with Wilson's interval, or None if ``total`` is 0.
 
-    Where runs of a device are alike, they are not independent, and the interval is too narrow.
+    Similar runs of one device are not independent, so their interval is too narrow.
     """
     if total <= 0:
         return None
@@ -34,7 +34,7 @@ def share_of(marked: float, total: float) -> Rate | None:
 
 
 def rate_of(events: float, exposure: float) -> Rate | None:
-    """Return events per exposure with Byar's interval, nearly Poisson's; None of nothing."""
+    """Return events per exposure with Byar's interval, nearly Poisson's; None without exposure."""
     if exposure <= 0:
         return None
     low = events * _cubed(1 - 1 / (9 * events) - _Z / (3 * math.sqrt(events))) if events else 0.0

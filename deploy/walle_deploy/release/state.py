@@ -1,4 +1,4 @@
-"""Where a release stands, and what devices are offered there: plain values, nothing else."""
+"""The state of a release, and the offer to devices that follows from the state."""
 
 from typing import Final, Literal
 
@@ -13,82 +13,82 @@ from walle_deploy.release.steps import Step
 type Stage = Literal[
     "created", "simulation", "beta", "gray", "full", "done", "stopped", "rolled_back", "superseded"
 ]
-"""``stopped`` ended before any device was offered it, ``rolled_back`` afterwards,
-``superseded`` by another release of its task."""
+"""``stopped``: ended before any device was offered the version; ``rolled_back``: ended later;
+``superseded``: ended by another release of its task."""
 
 OPEN: Final = frozenset({"created", "simulation", "beta", "gray", "full"})
-"""Stages in which something is still to come."""
+"""Stages of a release that has not ended."""
 
 OFFERED: Final = frozenset({"beta", "gray", "full"})
-"""Stages in which devices get the version, and the gates look at it."""
+"""Stages in which devices get the version and the gates watch it."""
 
 
 class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A release at one moment; changed only by ``machine.advance``."""
+    """A release at one moment; only ``machine.advance`` changes it."""
 
     definition: dict[str, object]
     """JSON of the kind ``Release``."""
     previous: str = ""
     """The task's stable version when the release was created; empty for none."""
     compared: str = ""
-    """What it is compared with where that is not the stable version: the version of the newest
-    release that is done and is still offered, to the devices that its policy lets in."""
+    """Version of the newest done release that is still offered to the devices that its policy
+    admits. This release is compared with that version; empty for the stable version."""
     stage: Stage = "created"
     step: int = 0
-    """In stage ``gray``: which one, from 0."""
+    """Index of the gray step, from 0, in stage ``gray``."""
     created_ms: int = 0
     offered_ms: int = 0
-    """When the first device was offered it; 0 for not yet."""
+    """Time of the first offer to a device; 0 for not yet."""
     since_ms: int = 0
-    """When the stage or step began; a pause is not counted. Of one that ended: its end."""
+    """Beginning of the stage or step, moved on by pauses. For a release that ended: its end."""
     step_ms: int = 0
-    """When the stage or step began, whatever pauses there were."""
+    """Beginning of the stage or step, regardless of pauses."""
     paused_ms: int | None = None
-    """When it was paused; None when it is not."""
+    """Time at which the release was paused; None if it is not paused."""
     reason: str = ""
     author: str = ""
-    """``Operator.person`` of who created it; empty where it needs nobody's approval."""
+    """``Operator.person`` of the release's author; empty if no approval is needed."""
     is_approved: bool = False
     is_simulated: bool = False
     is_offered: bool = False
     is_withdrawn: bool = False
-    """Whether devices that have it, and are given no other version, lose it: it was taken back, or
-    replaced, before it was done."""
+    """Whether devices with the version lose it unless they get another one, because the release was
+    taken back or replaced before it was done."""
 
     @property
     def before(self) -> str:
-        """The version that it is compared with; empty for none."""
+        """The version that the release is compared with; empty for none."""
         return self.compared or self.previous
 
     @property
     def control_percent(self) -> float:
-        """Share of the devices that its policy lets in which keep the version before; 0 for none.
+        """Share of the devices the policy admits that keep the previous version; 0 for none.
 
-        In a beta it is 0: named devices are no sample of the others.
+        In a beta it is 0, because named devices are no sample of the others.
         """
         has_version = self.before not in {"", self.release.spec.version}
         return 100.0 - self.percent if has_version and self.stage in {"gray", "full"} else 0.0
 
     @property
     def release(self) -> Release:
-        """The definition, checked."""
+        """The validated definition."""
         return Release.model_validate(self.definition, by_alias=True, by_name=False)
 
     @property
     def is_unapproved(self) -> bool:
-        """Whether it waits for another person before it begins."""
+        """Whether the release waits for another person's approval before it begins."""
         return bool(self.author) and not self.is_approved
 
     @property
     def is_open(self) -> bool:
-        """Whether something is still to come."""
+        """Whether the release has not ended."""
         return self.stage in OPEN
 
     @property
     def percent(self) -> float:
-        """Share of the devices that may get it now, as far as the policy lets them in.
+        """Share of the devices the policy admits that may get the version now.
 
-        What is done is all of these devices': by its offer, or as the task's stable version.
+        A done release reaches all of these devices, by its offer or as the task's stable version.
         """
         if self.stage == "done":
             return 100.0
@@ -100,20 +100,20 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def reach_of(state: ReleaseState) -> str:
-    """Return for people which devices may get the version now."""
+    """Return a description for people of the devices that may get the version now."""
     spec = state.release.spec
     if state.stage == "beta" and spec.beta is not None:
         return f"{len(spec.beta.devices)} named devices"
     if state.stage not in OFFERED and state.stage != "done":
         return "no device"
     is_for_all = spec.policy == Policy()
-    whom = "of the devices" if is_for_all else "of the devices that its policy lets in"
+    whom = "of the devices" if is_for_all else "of the devices that its policy admits"
     as_what = ", as the stable version" if state.stage == "done" and is_for_all else ""
     return f"{state.percent:g} % {whom}{as_what}"
 
 
 def current_step(state: ReleaseState) -> Step | None:
-    """Return the step in which a release is, or None where its stage has none."""
+    """Return the current step of a release, or None if its stage has no steps."""
     spec = state.release.spec
     match state.stage:
         case "beta":
@@ -127,7 +127,7 @@ def current_step(state: ReleaseState) -> Step | None:
 
 
 def offer_of(state: ReleaseState) -> ActiveRelease | None:
-    """Return what devices are given or lose, or None for nothing."""
+    """Return the offer or withdrawal for devices, or None if there is none."""
     if state.is_withdrawn:
         name, spec = state.release.metadata.name, state.release.spec
         return ActiveRelease(name, spec.task, spec.version, "withdrawn")
@@ -139,7 +139,7 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
             percent = release.spec.gray[state.step].percent if stage == "gray" else 100.0
             offer = offer_at(release, stage, percent, created_ms, state.before)
             return replace(offer, step_ms=state.step_ms)
-        case _:  # done: it stays with the devices that its policy lets in, all of them
+        case _:  # done: the offer stays for all devices that the policy admits
             offer = offer_at(release, "full", 100.0, created_ms)
             return replace(offer, devices=frozenset(), is_watched=False)
 
@@ -151,10 +151,10 @@ def offer_at(
     created_ms: int,
     before: str = "",
 ) -> ActiveRelease:
-    """Return what devices are given at a stage of a release in progress.
+    """Return the offer to devices at a stage of a release in progress.
 
-    ``percent`` is of the devices, at stage ``gray``; the hold-out is no part of it. ``before`` is
-    the version that it is compared with; empty for none.
+    ``percent`` of the devices applies to stage ``gray`` and excludes the hold-out. ``before`` is
+    the version that the release is compared with; empty for none.
     """
     spec = release.spec
     return ActiveRelease(

@@ -1,4 +1,4 @@
-"""The steps of a release as they stand in its YAML: what they need, and when they may begin."""
+"""The steps of a release in its YAML: conditions for their end and for their beginning."""
 
 import re
 from datetime import UTC, datetime
@@ -13,11 +13,11 @@ from walle_stream.spec.paths import PathMarker
 from walle_stream.spec.strict import Strict
 
 LEAST_PERCENT: Final = 1e-6
-"""One device of a hundred million; far below, 100 less a share is 100 and groups have no ratio."""
+"""One device of a hundred million; far smaller shares vanish in rounding."""
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 type Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-"""Of the week."""
+"""Day of the week."""
 
 _EVERY_DAY: Final[tuple[Day, ...]] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -52,14 +52,14 @@ def _moment(text: str) -> str:
 
 
 class Hours(Strict):
-    """When a step may begin, on a clock on the wall."""
+    """Times of day at which a step may begin, in a time zone."""
 
     from_: Annotated[str, AfterValidator(_time)] = Field(alias="from")
-    """Inclusive."""
+    """Beginning, inclusive."""
     to: Annotated[str, AfterValidator(_time)]
-    """Exclusive; before ``from`` it is the next day's."""
+    """End, exclusive; an end before ``from`` is on the next day."""
     days: Annotated[tuple[Day, ...], Field(min_length=1)] = _EVERY_DAY
-    """On which ``from`` may be."""
+    """Days of ``from``."""
     time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
 
     @model_validator(mode="after")
@@ -69,7 +69,7 @@ class Hours(Strict):
         return self
 
     def contain(self, at_ms: int) -> bool:
-        """Return whether a moment is within."""
+        """Return whether a moment is within the hours."""
         local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(ZoneInfo(self.time_zone))
         clock, day = f"{local:%H:%M}", local.weekday()
         if self.from_ <= self.to:
@@ -81,22 +81,22 @@ class Hours(Strict):
 
 
 class Step(Strict):
-    """What has to be so before the next step begins."""
+    """Conditions to fulfil before the next step begins."""
 
     min_duration: Duration = 600_000
-    """How long it lasts at least; what fails seldom or late must have had its time to."""
+    """Least duration of the step, which gives rare or late failures time to occur."""
     min_devices: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
-    """Of the release's share that must have reported runs of the new version in this step."""
+    """Devices of the release's share that must have reported runs of the version in this step."""
     min_exposure: Annotated[float, Field(ge=0, le=10_000)] = 3.5
-    """Minutes in which each device of the release's share must have run, on average, in this step:
-    at night there are few, and gates see nothing."""
+    """Average number of minutes in which each device of the release's share must have run in this
+    step: at night there are few, and gates see nothing."""
     not_before: Annotated[str, AfterValidator(_moment)] | None = None
-    """It begins then at the earliest."""
+    """Earliest beginning of the step."""
     hours: Hours | None = None
-    """It begins in these hours only."""
+    """Hours in which the step may begin."""
 
     def may_begin(self, at_ms: int) -> bool:
-        """Return whether its schedule lets it begin."""
+        """Return whether the schedule lets the step begin."""
         if self.not_before is not None:
             earliest = datetime.fromisoformat(self.not_before).timestamp() * 1000
             if at_ms < earliest:
@@ -105,21 +105,21 @@ class Step(Strict):
 
 
 class BetaStep(Step):
-    """Named devices come first."""
+    """A step for named devices, before all others."""
 
     devices: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=10_000)]
 
 
 class GrayStep(Step):
-    """A share of all devices that the policy lets in."""
+    """A step for a share of all devices that the policy admits."""
 
     percent: Annotated[float, Field(ge=LEAST_PERCENT, le=100)]
 
 
 class SimulationStep(Strict):
-    """The version runs on recorded events in VMs that mimic kinds of devices."""
+    """A run of the version on recorded events, in VMs that mimic kinds of devices."""
 
     kinds: _Path
-    """YAML of the kind ``DeviceKinds``."""
+    """Path of a YAML file of the kind ``DeviceKinds``."""
     events: _Path
-    """JSON Lines, as ``walle device`` takes them."""
+    """Path of events as JSON Lines, as ``walle device`` reads them."""

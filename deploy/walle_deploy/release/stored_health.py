@@ -1,4 +1,4 @@
-"""What gates have seen by way of the store: the controller writes it, any process reads it."""
+"""The memory of gates in the store: the controller writes it, any process reads it."""
 
 from functools import lru_cache
 from typing import Final
@@ -17,15 +17,15 @@ _KIND: Final = "gates"
 
 
 def put_memory(transaction: WriteTransaction, release_id: str, memory: Memory) -> None:
-    """Keep what a release's gates have seen, in place of what they had before."""
+    """Store the memory of a release's gates in place of the previous one."""
     transaction.put_snapshot(_KIND, release_id, msgspec.json.encode(memory))
 
 
 def read_memory(transaction: ReadTransaction, release_id: str) -> Memory:
-    """Return what a release's gates have seen, empty before their first look.
+    """Return the memory of a release's gates, empty before their first look.
 
     Raises:
-        IntegrityError: What is there is no memory of gates.
+        IntegrityError: The stored data is not a memory of gates.
     """
     return _read(release_id, transaction.snapshot(_KIND, release_id))
 
@@ -40,7 +40,7 @@ def _read(release_id: str, data: bytes | None) -> Memory:
 
 
 def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement | None:
-    """Return what a release's gates say of what they saw last, None before the first offer."""
+    """Return the gates' result for the stored memory, or None before the first offer."""
     if not state.offered_ms:
         return None
     release, name = state.release, state.release.metadata.name
@@ -50,5 +50,5 @@ def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement
 
 @lru_cache(1_000)
 def _judged(release_id: str, gates: Gates, data: bytes | None, *, is_over: bool) -> Judgement:
-    # to judge takes some milliseconds, and what gates saw changes once a minute at most
+    # judging takes some milliseconds, and the memory changes at most once a minute
     return judge(gates, _read(release_id, data), is_over=is_over)

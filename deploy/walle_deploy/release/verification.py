@@ -1,4 +1,4 @@
-"""Goes through the audit log, and compares it with what the store keeps."""
+"""Verification of the audit log, and comparison of the log with the store."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,11 +12,11 @@ _START: Final = AuditHead()
 
 
 type Kept = Mapping[str, Mapping[str, str]]
-"""What a store keeps beside the log, as far as entries tell of it: by what it is and its name."""
+"""Digests and stable versions in a store that log entries mention, by kind and name."""
 
 
 def kept_by(transaction: ReadTransaction) -> Kept:
-    """Return digests of releases, the oldest first, and of versions; and the stable versions."""
+    """Return digests of releases (oldest first) and versions, and the stable versions."""
     return {
         "release": {release.release_id: digest(release) for release in transaction.releases()},
         "version": {
@@ -29,10 +29,10 @@ def kept_by(transaction: ReadTransaction) -> Kept:
 
 
 def verify(transaction: ReadTransaction) -> AuditHead:
-    """Go through the whole log, compare it with what the store keeps, and return its end.
+    """Check the whole log, compare it with the store, and return the log's head.
 
     Raises:
-        IntegrityError: Something was altered; the message names the first place.
+        IntegrityError: The log or the store was altered; the message names the first place.
     """
     head = transaction.audit_head()
     compare(verify_chain(transaction.audit(), head), kept_by(transaction))
@@ -40,10 +40,10 @@ def verify(transaction: ReadTransaction) -> AuditHead:
 
 
 def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
-    """Compare a whole log with what its store keeps.
+    """Compare a whole log with its store.
 
     Raises:
-        IntegrityError: Something was altered past the log; the message names the first place.
+        IntegrityError: The store was altered outside the log; the message names the first place.
     """
     read = [read_entry(entry) for entry in entries]
     published = [entry for entry in read if entry.action == "publish"]
@@ -58,59 +58,59 @@ def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
         _compare(names, kept.get(what, {}), what)
     for name, found_name in zip(logged["release"], kept["release"], strict=True):
         if name != found_name:
-            # of two that may give a device something, the later one does
+            # of two releases that may give a device something, the later one does
             raise IntegrityError(
-                f"audit log: release {found_name!r} stands where {name!r} was made: their order "
-                "was altered past it"
+                f"audit log: the store has release {found_name!r} in the place of {name!r}: their "
+                "order was altered outside the log"
             )
 
 
 def verify_chain(
     entries: Sequence[SealedEntry], head: AuditHead | None, before: AuditHead = _START
 ) -> Sequence[SealedEntry]:
-    """Check the hashes and the order of entries behind ``before``, and return them.
+    """Check the hashes and the order of the entries after ``before``, and return the entries.
 
-    Without ``head`` the last one of them is not the log's end.
+    Without ``head``, the last entry need not be the log's end.
 
     Raises:
-        IntegrityError: An entry was altered, left out, added or moved.
+        IntegrityError: An entry was altered, removed, added or moved.
     """
     for sealed in entries:
         number = before.number + 1
         if sealed.number != number:
             raise IntegrityError(
-                broken(number, f"it is missing, entry {sealed.number} stands in its place")
+                broken(number, f"it is missing, and entry {sealed.number} is in its place")
             )
         if digest_text(sealed.text) != sealed.hash:
-            raise IntegrityError(broken(number, "its text is not what was sealed"))
+            raise IntegrityError(broken(number, "its text is not the sealed text"))
         entry = read_entry(sealed)
         if (entry.number, entry.release) != (number, sealed.release_id):
             raise IntegrityError(broken(number, "it was moved from another place"))
         if entry.previous != before.hash:
-            raise IntegrityError(broken(number, "it does not follow the entry before"))
+            raise IntegrityError(broken(number, "it does not follow the previous entry"))
         before = AuditHead(number, sealed.hash)
     if head is not None and before != head:
         raise IntegrityError(
-            f"audit log: it ends at entry {before.number}, but entry {head.number} was the last "
-            "one: its end was cut off or altered"
+            f"audit log: it ends at entry {before.number}, but entry {head.number} was the last: "
+            "its end was cut off or altered"
         )
     return entries
 
 
 def need_head(entries: Sequence[SealedEntry], kept: AuditHead) -> None:
-    """Refuse a log that does not contain a head that was kept elsewhere.
+    """Refuse a log that does not contain a head that was stored elsewhere.
 
-    The entries were checked, and are all of the log, or those from the kept one on.
+    The entries are verified, and are the whole log or the part from the stored head on.
 
     Raises:
-        IntegrityError: It was made anew, or cut off, such as by an old copy of the database.
+        IntegrityError: The log was rewritten or cut off, such as by an old copy of the database.
     """
     sealed_hash = next((entry.hash for entry in entries if entry.number == kept.number), "")
     if sealed_hash != kept.hash:
-        end = f"at entry {entries[-1].number}" if entries else "before that one"
+        end = f"at entry {entries[-1].number}" if entries else "before that entry"
         raise IntegrityError(
             f"audit log: entry {kept.number} is not the one that was written down: the log was "
-            f"made anew or cut off; it ends {end}"
+            f"rewritten or cut off; it ends {end}"
         )
 
 
@@ -119,4 +119,4 @@ def _compare(logged: Mapping[str, object], stored: Mapping[str, object], what: s
         if logged.get(name) != stored.get(name):
             problem = "is not in the log" if name not in logged else "differs from the log"
             problem = "is gone from the store" if name not in stored else problem
-            raise IntegrityError(f"audit log: {what} {name!r} {problem}: it was altered past it")
+            raise IntegrityError(f"audit log: {what} {name!r} {problem}: altered outside the log")

@@ -1,1 +1,1 @@
-"""The release service: answers checks with what is new for a device, and nothing else."""
+"""The release service: it answers checks with the versions that are new for a device."""

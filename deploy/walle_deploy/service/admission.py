@@ -1,8 +1,8 @@
-"""What a request has to pass before anything else: who asks, and whether that is not too often.
+"""Admission of requests: it proves the identity and checks the budgets of the sender.
 
-A budget of the address is asked first, so that refusals cost an address something, too; then who
-it is, then his own budget. All of it is a worker's own: with N workers a budget is N times as
-large at most.
+The address's budget comes first, so that refusals cost an address something, too. The identity
+comes next, then the sender's own budget. Each worker has its own state: with N workers a budget is
+at most N times as large.
 """
 
 import asyncio
@@ -24,46 +24,46 @@ from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ForbiddenError, IdentityError, ServiceBusyError, WalleError
 
 OPEN_MODE: Final = (
-    "authentication is open: nobody is asked who he is, so reports are no evidence of who sent "
-    "them; write spec.authentication into the ReleaseService YAML (docs/deploy/identity.md)"
+    "authentication is open: devices need no proof of identity, so reports do not prove their "
+    "senders; add spec.authentication to the ReleaseService YAML (docs/deploy/identity.md)"
 )
 CLOSED: Final = (
-    "this service lets nobody see or change releases over HTTP: write spec.operators into its "
+    "this service neither shows nor changes releases over HTTP: add spec.operators to its "
     "ReleaseService YAML (docs/deploy/operators.md)"
 )
 _UNPROVEN_COST: Final = 10
-"""Of an address, in checks: to verify a signature takes as long as some of them."""
+"""Cost for an address, in checks: verifying a signature takes as long as some checks."""
 
 
 class Visit(NamedTuple):
-    """Who asks, and from where."""
+    """The identity and the address of a sender."""
 
     proven: Proven
     address: str
-    """What has one budget; empty where there is none."""
+    """Unit that has one budget; empty if there is no address."""
 
 
 class Admission:
-    """Of one service. One event loop, but for ``refresh``."""
+    """Admission of one service; for one event loop, except for ``refresh``."""
 
     def __init__(self, spec: ServiceSpec) -> None:
         """Read keys and lists; blocks.
 
         Raises:
-            SpecFileError: One of its files cannot be read.
+            SpecFileError: A file cannot be read.
         """
         authentication = spec.authentication
         self.mode = authentication.mode
         """``open``, ``tokens`` or ``proxy``."""
         self.refused: Counter[str] = Counter()
-        """Requests by why: ``unproven``, ``forbidden``, ``over_budget``."""
+        """Number of refused requests by reason: ``unproven``, ``forbidden``, ``over_budget``."""
         self._proxies = Proxies(spec.proxies)
         self._authenticator = _authenticator(spec, self._proxies)
         self._revoked: WatchedFile[frozenset[str]] | None = None
         if not isinstance(authentication, OpenSpec) and authentication.revoked is not None:
             self._revoked = WatchedFile.opened(authentication.revoked, read_revoked)
         self.operators = None if spec.operators is None else OperatorAuthenticator(spec.operators)
-        """Who may change releases; None: nobody."""
+        """Authenticator of people who may change releases; None if no one may."""
         self._devices = _budgets(spec.budgets, spec.budgets.device)
         self._addresses = _budgets(spec.budgets, spec.budgets.address)
         own = self._authenticator.headers if self._authenticator is not None else frozenset()
@@ -72,48 +72,50 @@ class Admission:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody is asked who he is."""
+        """Whether devices need no proof of identity."""
         return self._authenticator is None
 
     def admit_check(self, headers: Mapping[bytes, bytes], client: tuple[str, int] | None) -> str:
-        """Let a check in, and return the device's id; empty where nobody is asked.
+        """Admit a check, and return the device's id, or "" in the open mode.
 
-        ``headers`` are what ``picked`` gives; ``client`` is None where it has no address.
+        ``headers`` come from ``picked``; ``client`` is None if it has no address.
 
         Raises:
-            IdentityError: It has not proven who it is.
-            ForbiddenError: It is no device.
-            ServiceBusyError: It comes too often.
+            IdentityError: The sender has not proven an identity.
+            ForbiddenError: The sender is not a device.
+            ServiceBusyError: The sender exceeds a budget.
         """
         proven, address = self._admitted(headers, client, ("checks",))
         if proven.role == "relay":
             raise self._refused(
                 "forbidden",
                 address,
-                ForbiddenError(f"relay {proven.name!r} may bring reports, and ask for no device"),
+                ForbiddenError(
+                    f"relay {proven.name!r} may bring reports, but not check for devices"
+                ),
             )
         return proven.name
 
     def admit_reports(
         self, headers: Mapping[bytes, bytes], client: tuple[str, int] | None
     ) -> Visit:
-        """Let a batch of reports in, whose body is not read yet.
+        """Admit a batch of reports before its body is read.
 
         Raises:
-            IdentityError: Who sends them has not proven who he is.
-            ServiceBusyError: He sent too much.
+            IdentityError: The sender has not proven an identity.
+            ServiceBusyError: The sender exceeds a budget.
         """
         return self._admitted(headers, client, ("frames", "bytes"))
 
     async def admit_operator(
         self, headers: Iterable[tuple[bytes, bytes]], client: tuple[str, int] | None
     ) -> Operator:
-        """Let a person in who works on releases.
+        """Admit a person who works on releases.
 
         Raises:
-            IdentityError: He has not proven who he is.
-            ForbiddenError: He has no role, or nobody has one.
-            ServiceBusyError: He comes too often.
+            IdentityError: The person has not proven an identity.
+            ForbiddenError: The person has no role, or no one has one.
+            ServiceBusyError: The address exceeds a budget.
         """
         if self.operators is None:
             raise ForbiddenError(CLOSED)
@@ -123,7 +125,7 @@ class Admission:
         if address and (after_s := self._addresses["checks"].try_spend(address, 1, now_s)):
             raise self._too_much(f"{address}: this address", "checks", after_s, address)
         try:
-            # its keys may be at the issuer's
+            # the keys may have to be fetched from the issuer
             return await asyncio.to_thread(
                 self.operators.prove, own_headers, peer, wall_ms() / 1_000
             )
@@ -133,7 +135,7 @@ class Admission:
             raise self._refused("forbidden" if is_proven else "unproven", address, error) from None
 
     def spend(self, visit: Visit, frames: int, size_bytes: int) -> None:
-        """Take from budgets what a batch was."""
+        """Take the cost of a batch from the budgets."""
         now_s = monotonic_ms() / 1_000
         for what, amount in (("frames", frames), ("bytes", size_bytes)):
             if visit.address:
@@ -142,11 +144,11 @@ class Admission:
                 self._devices[what].spend(visit.proven.name, amount, now_s)
 
     def refused_later(self, address: str, error: ForbiddenError) -> ForbiddenError:
-        """Count, and seldom log, what was let in and turned out to be for somebody else."""
+        """Count, and seldom log, a request that was admitted but asked for another device."""
         return self._refused("forbidden", address, error)
 
     def is_revoked(self, name: str) -> bool:
-        """Return whether a device, a relay or a token is revoked; any thread."""
+        """Return whether a device, a relay or a token is revoked; safe in any thread."""
         return self._revoked is not None and name in (self._revoked.known or ())
 
     def _check_revoked(self, proven: Proven) -> None:
@@ -154,13 +156,13 @@ class Admission:
             raise IdentityError(f"{proven.role} {proven.name!r}, or its token, is revoked")
 
     def refresh(self) -> None:
-        """Read files again that have changed; blocks, any thread."""
+        """Read changed files again; blocks, safe in any thread."""
         for file in self._watched():
             file.refresh()
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why files could not be read again, a line each."""
+        """A line for each file that could not be read again, with the reason."""
         return tuple(file.problem for file in self._watched() if file.problem)
 
     def _watched(self) -> list[WatchedFile[Any]]:
@@ -196,7 +198,7 @@ class Admission:
 
     def _too_much(self, who: str, what: str, after_s: float, address: str) -> ServiceBusyError:
         error = ServiceBusyError(
-            f"{who} sent more {what} than it may (spec.budgets): again in {after_s:.0f} s", after_s
+            f"{who} sent more {what} than it may (spec.budgets): retry in {after_s:.0f} s", after_s
         )
         return self._refused("over_budget", address, error)
 
@@ -223,10 +225,10 @@ def _authenticator(spec: ServiceSpec, proxies: Proxies) -> DeviceAuthenticator |
 
 
 def picked(headers: Iterable[tuple[bytes, bytes]], wanted: frozenset[bytes]) -> dict[bytes, bytes]:
-    """Return the headers that somebody looks at; of one that stands there twice both values."""
+    """Return the wanted headers; a repeated header gives both values."""
     values: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in wanted:
-            # a second one must not stand for the first, nor the first for the second (RFC 9110)
+            # neither value may hide the other (RFC 9110)
             values[name] = value if name not in values else values[name] + b", " + value
     return values

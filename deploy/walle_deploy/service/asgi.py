@@ -1,13 +1,19 @@
 """The service over HTTP: ``/v1/check`` by a plain ASGI function, the rest by Starlette.
 
-A check is ``GET /v1/check`` with the header ``walle-profile``; the answer is 204 when nothing
-is new, else 200 with a ``Push`` as JSON; 400 for a header that is no profile, 401 for who has not
-proven who he is, 403 for a profile of another device, 413 for a body that is too long, 429 with
-``Retry-After`` for who asks too often, 503 with ``Retry-After`` while there is no table.
+A check is ``GET /v1/check`` with the header ``walle-profile``. The answers are:
 
-The rest is for the inside of a network, so a proxy in front passes ``/v1/check`` alone:
-``/healthz`` (the process answers), ``/readyz`` (there is a table), ``/metrics`` (Prometheus),
-``/v1/known`` (devices by version).
+- 200: a ``Push`` as JSON.
+- 204: nothing is new.
+- 400: the header is not a profile.
+- 401: the identity is not proven.
+- 403: the profile is that of another device.
+- 413: the body is too long.
+- 429, with ``Retry-After``: the sender exceeds a budget.
+- 503, with ``Retry-After``: no table is loaded yet.
+
+A proxy in front should pass only ``/v1/check``, because all other paths are for the inside of a
+network. They are ``/healthz`` (the process answers), ``/readyz`` (a table is loaded), ``/metrics``
+(Prometheus) and ``/v1/known`` (devices by version).
 """
 
 import asyncio
@@ -28,10 +34,10 @@ _LENGTH: Final = b"content-length"
 
 
 def service_app(service: ReleaseService) -> ASGIApp:
-    """Return the ASGI application of a service, which runs from its start-up to its shutdown."""
+    """Return a service's ASGI application; the service starts and stops with the application."""
     admin = admin_app(service)
     body_max = service.spec.limits.body_bytes
-    # these have bounds of their own
+    # these routes have their own limits
     others = frozenset(route.path for route in service.routes)
     check, looked_at = answer_checks(service)
     wanted = looked_at | {_LENGTH}
@@ -43,7 +49,7 @@ def service_app(service: ReleaseService) -> ASGIApp:
         headers = picked(scope["headers"], wanted)
         length = headers.get(_LENGTH, b"0")
         if scope["path"] not in others and length.isdigit() and int(length) > body_max:
-            problem = {"error": f"a body of more than {body_max} bytes"}
+            problem = {"error": f"the body has more than {body_max} bytes"}
             answer = Answer.of(413, problem, {"connection": "close"})
         elif scope["path"] == CHECK_PATH:
             answer = check(headers, scope["client"])
@@ -66,7 +72,7 @@ async def _live(service: ReleaseService, receive: Receive, send: Send) -> None:
 
 
 def admin_app(service: ReleaseService) -> Starlette:
-    """Return the application of everything but checks."""
+    """Return the application for everything except checks."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse(f"ok\nauthentication: {service.admission.mode}\n")
@@ -96,7 +102,7 @@ def admin_app(service: ReleaseService) -> Starlette:
 
 
 def known_devices(service: ReleaseService) -> dict[str, object]:
-    """Return what a worker knows of devices, as plain JSON."""
+    """Return a worker's known devices by version, as plain JSON."""
     return {
         "worker": service.worker,
         "devices": len(service.known),

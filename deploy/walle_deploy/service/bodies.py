@@ -1,4 +1,4 @@
-"""The body of a request, with a bound in bytes; ``protocol`` bounds the time for sending it."""
+"""Request bodies, with a limit of bytes; ``protocol`` limits the time for sending a body."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,15 +8,15 @@ from starlette.responses import JSONResponse, Response
 
 
 class BodyRoom:
-    """Room for the bodies that a worker has in memory at once. One event loop."""
+    """Room for the bodies that a worker holds in memory at once, for one event loop."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Hold nothing yet."""
+        """Start with all room free."""
         self.left_bytes = max_bytes
 
     @contextmanager
     def share(self) -> Iterator["BodyShare"]:
-        """Take room for one body as it grows; left, it is free again."""
+        """Give a share for one body, which grows on demand and is freed at the end."""
         share = BodyShare(self)
         try:
             yield share
@@ -25,15 +25,15 @@ class BodyRoom:
 
 
 class BodyShare:
-    """What one body has of the room."""
+    """The share of the room that one body takes."""
 
     def __init__(self, room: BodyRoom) -> None:
-        """Take nothing yet."""
+        """Start with no bytes."""
         self.held_bytes = 0
         self._room = room
 
     def grow(self, size_bytes: int) -> bool:
-        """Take more room, if there is some."""
+        """Take more room, and return whether there was enough."""
         if size_bytes > self._room.left_bytes:
             return False
         self._room.left_bytes -= size_bytes
@@ -42,25 +42,24 @@ class BodyShare:
 
 
 async def read_body(request: Request, max_bytes: int, share: BodyShare) -> bytes | Response:
-    """Return a request's body, or the answer to one that is none; keeps no more than the bound.
+    """Return a request's body, or the answer that refuses it; holds at most ``max_bytes``.
 
-    Nobody has read it yet; its share of the room is held until it is of no use any more.
+    The body must be unread. The caller holds the share of the room until the body is not needed.
 
     Returns:
-        The body; else 413 where it is longer, 503 where there is no room for it now, which both
-        close the connection, or 400 where the client hung up in the middle: that one nobody
-        reads.
+        The body, or an answer. 413 means that the body is too long, and 503 that there is no room
+        now; both close the connection. 400 means that the client hung up, and is never read.
     """
     body = bytearray()
     try:
         async for piece in request.stream():
             if len(body) + len(piece) > max_bytes:
-                return _refused(413, f"a body of more than {max_bytes} bytes")
+                return _refused(413, f"the body has more than {max_bytes} bytes")
             if not share.grow(len(piece)):
-                return _refused(503, "too many long bodies at once: come again")
+                return _refused(503, "too many long bodies at once: retry later")
             body += piece
     except ClientDisconnect:
-        return JSONResponse({"error": "the body ended before its end"}, 400)
+        return JSONResponse({"error": "the connection ended before the end of the body"}, 400)
     return bytes(body)
 
 

@@ -1,4 +1,4 @@
-"""The answer to a check, whatever brings the request: who asks is proven, the profile is judged."""
+"""The answer to a check over any transport: it proves the identity and judges the profile."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -38,14 +38,14 @@ class Answer(NamedTuple):
         more: Mapping[str, str] = MappingProxyType({}),
         kind: bytes = _JSON,
     ) -> "Answer":
-        """Return one with a JSON body and ``more`` headers."""
+        """Return an answer with a JSON body and ``more`` headers."""
         body = _encode(value)
         others = [(name.encode(), text.encode()) for name, text in more.items()]
         length = (b"content-length", b"%d" % len(body))
         return cls(status, ((b"content-type", kind), length, _NO_STORE, *others), body)
 
     def to_bytes(self, more: list[tuple[bytes, bytes]]) -> bytes:
-        """Return it as HTTP/1.1, with ``more`` headers."""
+        """Return the answer as HTTP/1.1, with ``more`` headers."""
         head = [b"%b: %b\r\n" % header for header in (*self.headers, *more)]
         return b"".join((_LINES[self.status], *head, b"\r\n", self.body))
 
@@ -53,11 +53,11 @@ class Answer(NamedTuple):
 _NOTHING_NEW: Final = Answer(204, (_NO_STORE,))
 
 type Checks = Callable[[Mapping[bytes, bytes], tuple[str, int] | None], Answer]
-"""The answer to a check with some headers, of a client's address; never blocks."""
+"""Returns the answer to a check from its headers and the client's address; never blocks."""
 
 
 def answer_checks(service: ReleaseService) -> tuple[Checks, frozenset[bytes]]:
-    """Return what answers the checks of a service, and the headers that it looks at."""
+    """Return the function that answers checks of a service, and the headers that it needs."""
     admission = service.admission
     user_header = service.spec.user_header.encode()
     retry_s = -(-service.spec.retry_after_ms // 1_000)

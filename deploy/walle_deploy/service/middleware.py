@@ -1,6 +1,6 @@
-"""Push-then-pull within a business application: its own answers carry what is new.
+"""Push-then-pull within a business application: its own answers carry the push.
 
-Walle, section 4.2: devices send business requests anyway, so no request is made for a check.
+Devices send business requests anyway, so a check needs no request of its own (Walle, section 4.2).
 """
 
 import logging
@@ -21,8 +21,8 @@ from walle_deploy.service.service import ReleaseService
 _PROFILE: Final = PROFILE_HEADER.encode()
 _PUSH: Final = PUSH_HEADER.encode()
 PUSH_HEADER_BYTES: Final = 3_072
-"""Longest value of the header: proxies take a head of 4 KiB by default (nginx:
-``proxy_buffer_size``), and answer 502 to a longer one; the rest of it is the business's."""
+"""Longest value of the header. By default proxies accept a head of 4 KiB (nginx:
+``proxy_buffer_size``) and answer 502 to a longer one. The business's headers need the rest."""
 
 _CACHE: Final = (b"cache-control", b"no-store")
 _log = logging.getLogger(__name__)
@@ -34,23 +34,25 @@ def push_middleware(
     user_of: Callable[[Any], str] | None = None,
     header_bytes: int = PUSH_HEADER_BYTES,
 ) -> ASGIApp:
-    """Return an ASGI application whose answers carry the header ``walle-push`` where it is due.
+    """Return an ASGI application whose answers carry the header ``walle-push`` when needed.
 
-    The service runs from the application's start-up to its shutdown, which an ASGI server tells
-    this outermost application alone: where another one mounts it, enter ``service.running()`` in
-    that one's lifespan. A request without a profile, with a bad one, or before there is a table,
-    or by who has not proven who he is (``spec.authentication``), is the application's own affair
-    alone; so is one whose ``user_of`` fails. An answer with a push
-    is for one device: ``Cache-Control: no-store`` takes the place of what it said.
+    The service starts and stops with the application. An ASGI server notifies only the outermost
+    application. If another application mounts this one, enter ``service.running()`` in the
+    lifespan of the outermost application.
+
+    An answer has no push if the request's profile is missing or wrong, if no table is loaded, or
+    if the device has not proven its identity (``spec.authentication``). The same holds if
+    ``user_of`` fails. An answer with a push is for one device: its header ``Cache-Control:
+    no-store`` replaces the application's.
 
     Args:
         app: The business application.
-        service: Answers the checks.
-        user_of: Says of a request's scope who is signed in, empty for nobody; without it files
-            of a user's own are not offered.
+        service: Service that answers the checks.
+        user_of: Function that returns the signed-in user of a request's scope, or "". Without this
+            function, a user's own files are not offered.
         header_bytes: Longest value of the header. Tasks that do not fit come with the next
-            answers, which begin with any of them; one that does not even fit alone never comes,
-            and is logged.
+            answers, each of which begins with any of the tasks. A task that does not fit even alone
+            is never sent, and is logged.
     """
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,16 +68,16 @@ def push_middleware(
 
         async def send_with_push(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # when the answer begins: the application has found out who is signed in by now
+                # the answer begins, so the application knows the signed-in user by now
                 push = _push(service, header, scope, user_of)
                 value = b""
                 if push is not None:
                     value, too_long = encode_push(push, header_bytes, randbelow(1_000))
                     for task in too_long:
                         service.warn_once(
-                            f"{task}: no device is told of its new version by {PUSH_HEADER}: its "
-                            f"addresses alone are longer than {header_bytes} bytes; raise "
-                            "header_bytes, and what proxies take (nginx: proxy_buffer_size)"
+                            f"{task}: {PUSH_HEADER} cannot announce its new version: its addresses "
+                            f"alone are longer than {header_bytes} bytes; raise header_bytes and "
+                            "the limit of proxies (nginx: proxy_buffer_size)"
                         )
                 if value:
                     old = [pair for pair in message.get("headers", ()) if pair[0] != _CACHE[0]]
@@ -92,8 +94,8 @@ def _push(
 ) -> Push | None:
     if not service.is_running:
         service.warn_once(
-            "no device is told of new versions: the release service was not started, as no "
-            "lifespan came here; enter service.running() in that of the application in front"
+            "devices are not told of new versions: the release service was not started, because "
+            "no lifespan came here; enter service.running() in the outermost application's lifespan"
         )
         return None
     try:
@@ -108,13 +110,13 @@ def _push(
 
 
 def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list[str]]:
-    """Return a push as a header's value; what does not fit is left for other answers.
+    """Return a push as a header's value; parts that do not fit are left for other answers.
 
-    Where not all fit, ``begin`` is the task (and the receipt) to begin with, another one each time:
-    one that a device always refuses must not keep the others away.
+    If not all parts fit, ``begin`` numbers the first task (and receipt). The number should vary: a
+    task that a device always refuses must not keep the others away.
 
     Returns:
-        base64url of JSON, empty where nothing fits; the tasks that would not even fit alone.
+        The JSON in base64url, empty if nothing fits; and the tasks that do not fit even alone.
     """
     room = max_bytes * 3 // 4
     if len(msgspec.json.encode(push)) <= room:
@@ -172,7 +174,7 @@ async def _live(app: ASGIApp, service: ReleaseService, call: tuple[Scope, Receiv
         except Exception:
             if has_answered:
                 raise
-            # it knows no lifespan (ASGI 3: it raises then), and needs none
+            # the application has no lifespan (ASGI 3: it raises then), and needs none
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await send({"type": "lifespan.shutdown.complete"})

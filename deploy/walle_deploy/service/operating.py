@@ -1,7 +1,7 @@
-"""What operators ask and change over HTTP: releases, versions, the audit log, dry runs.
+"""HTTP routes for operators: releases, versions, the audit log, dry runs.
 
-Each request has an operator behind it, and each change is one transaction of ``ReleaseCommands``
-with his name in the audit log. ``walle release`` over a store runs the same routes in its own
+An operator is behind each request. Each change is one transaction of ``ReleaseCommands`` with the
+operator's name in the audit log. ``walle release`` over a store runs the same routes in its own
 process.
 """
 
@@ -39,19 +39,19 @@ STABLE_PATH: Final = f"{VERSIONS_PATH}/stable"
 AUDIT_PATH: Final = "/v1/audit"
 DRY_RUN_PATH: Final = "/v1/dry-run"
 
-# read from who has the role: a beta may name many devices, a version have files for many
+# read only after the role is proven: a beta may name many devices, a version may have many files
 _BODY_MAX: Final = {RELEASES_PATH: 2**22, DRY_RUN_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
 _STATUS: Final[dict[type[WalleError], int]] = {IntegrityError: 500, SpecFileError: 400}
-"""Beside those of ``refusal``."""
+"""Statuses beside those of ``refusal``."""
 _UNSEEN_MS: Final = 10_000
-"""An advance so soon after another one may have been made without a look at it."""
+"""Time after an advance in which another operator may not have seen its result."""
 
 _PAGE: Final = 250
-"""Most entries of an answer: more of them at once would hold up the checks beside it."""
+"""Most entries of an answer: more at once would hold up the checks beside it."""
 
 type Prove = Callable[[Sequence[tuple[bytes, bytes]], tuple[str, int] | None], Awaitable[Operator]]
-"""Finds out who has proven himself, by the headers of a request and who connected; raises
+"""Returns the operator whose identity is proven by a request's headers and client address; raises
 ``IdentityError``, ``ForbiddenError`` or ``ServiceBusyError``."""
 
 type _Act = Callable[[Operator, Request, bytes], bytes]
@@ -63,18 +63,18 @@ _Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 class Wanted(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """What a change is to be: the body of its request."""
+    """The body of a request for a change."""
 
     request: _Text = ""
-    """Id of the one change that this is: sent again it is not made again."""
+    """Id of this one change: sent again, the change is not made again."""
     why: _Text = ""
     by: _Text = ""
-    """Whom it is for: a note of the operator, which nobody checks."""
+    """Person for whom the operator makes the change: an unverified note."""
     revision: int | None = None
-    """Refuse it where the release was changed since this one."""
+    """Refuse the change if the release was changed after this revision."""
     supersede: bool = False
     definition: dict[str, Any] = {}
-    """The kind ``Release``, as JSON."""
+    """Definition of the kind ``Release``, as JSON."""
     task: _Text = ""
     version: _Text = ""
     files: VersionFiles = VersionFiles(())
@@ -87,19 +87,19 @@ class _DryRunQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True):
-    """Entries of the audit log that follow each other."""
+    """Consecutive entries of the audit log."""
 
     head: AuditHead
-    """Of the whole log."""
+    """Head of the whole log."""
     entries: Sequence[SealedEntry]
     kept: Kept | None = None
-    """With the last page."""
+    """Data for comparison with the log, only with the last page."""
 
 
 def operator_routes(
     store: ReleaseStore, prove: Prove, *, needs_second: bool = False
 ) -> Sequence[Route]:
-    """Return the routes; ``needs_second``: another person approves a release before it begins."""
+    """Return the routes; with ``needs_second`` another person must approve a new release."""
     api = _Api(store, prove, needs_second)
     one = f"{RELEASES_PATH}/{{name:path}}"
     changes: dict[str, tuple[Role, _Change]] = {
@@ -125,7 +125,7 @@ def operator_routes(
 
 
 class _Api:
-    """What the routes have in common."""
+    """The common part of the routes."""
 
     def __init__(self, store: ReleaseStore, prove: Prove, needs_second: bool) -> None:
         self._store = store
@@ -198,7 +198,7 @@ def _planned(store: ReleaseStore, body: bytes) -> bytes:
     release = _release(query.definition) if query.definition else None
     with store.reading() as transaction:
         planned = plan(transaction, release, Moment(query.stage, query.percent))
-    # which files decides nothing, and they may be of very many devices
+    # the decision does not depend on files, and a version may have very many
     files = {
         name: VersionFiles((), interpreters=version_files.interpreters)
         for name, version_files in planned.table.files.items()
@@ -224,14 +224,14 @@ def _decoded[T](body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise SpecFileError(one_line(f"the request is none: {error}")) from None
+        raise SpecFileError(one_line(f"the request is invalid: {error}")) from None
 
 
 def _wanted(body: bytes, operator: Operator) -> Wanted:
     wanted = _decoded(body, Wanted)
     for text in (wanted.request, wanted.why, wanted.by):
         if not text.isprintable():
-            raise SpecFileError(f"{text[:200]!a}: control characters are of no text here")
+            raise SpecFileError(f"{text[:200]!a}: control characters are not allowed")
     if wanted.by in {"", operator.name}:
         return wanted
     note = f"{wanted.why} (--by {wanted.by})".strip()
@@ -256,7 +256,7 @@ def _audit(store: ReleaseStore, query: Mapping[str, str]) -> AuditPage:
     with store.reading() as transaction:
         head = transaction.audit_head()
         if not 0 <= after <= head.number or limit < 1:
-            raise SpecFileError(f"the audit log: after is 0 to {head.number}, limit 1 or more")
+            raise SpecFileError(f"the audit log: after is 0 to {head.number}, and limit at least 1")
         entries = transaction.audit(after=after, limit=limit)
         before = transaction.audit(after=after - 1, limit=1) if after else ()
         is_end = not entries or entries[-1].number >= head.number
@@ -266,7 +266,7 @@ def _audit(store: ReleaseStore, query: Mapping[str, str]) -> AuditPage:
 
 
 def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:
-    # of two who advance at once each means one step
+    # two people who advance at once both mean the same step
     with store.reading() as reading:
         stored, now_ms = find_release(reading, release), reading.now_ms()
         newest = map(read_entry, reversed(reading.audit(release)))
@@ -274,7 +274,7 @@ def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:
             if entry.action == "advance" and entry.request != (request or None):
                 raise ConflictError(
                     f"{entry.by} advanced release {release!r} {(now_ms - entry.at_ms) / 1_000:.1f} "
-                    f"s ago ({entry.stage}, {entry.percent:g} %): once more with --revision "
-                    f"{stored.revision}, if you mean the step after what is there now"
+                    f"s ago ({entry.stage}, {entry.percent:g} %): repeat with --revision "
+                    f"{stored.revision} if you want the step after that one"
                 )
     return stored.revision

@@ -1,14 +1,15 @@
-"""HTTP/1.1 with bounds: uvicorn's protocol, and what it leaves to the application.
+"""HTTP/1.1 with limits: uvicorn's protocol, with the limits that uvicorn itself lacks.
 
-A worker handles its requests one behind the other, so what waits in it is latency of all that
-come later. A check that comes by itself is answered as soon as it is read, without a task; the
-application answers all others. ``BoundedProtocol`` counts the requests of a turn of the loop; above
-``limits.pending`` a request is answered with 503 and ``Retry-After`` as soon as its head is
-read, for a fraction of what a check costs. A request whose body is still on its way costs the
-others nothing, so it is not one of them: ``limits.bodies`` bounds those, so that who sends
-bodies slowly is in the way of other bodies at most, and never of a check. It also bounds the
-bytes of a head, the time for sending a head and a body, the number of connections, and what
-clients can make it log.
+A worker handles its requests one after the other, so a waiting request adds latency to all later
+ones. A check that arrives alone is answered as soon as it is read, without a task. The application
+answers all other requests. ``BoundedProtocol`` counts the requests of a turn of the loop. Above
+``limits.pending``, a request gets 503 and ``Retry-After`` as soon as its head is read, for a
+fraction of the cost of a check.
+
+A request whose body is still on its way costs the others nothing and is not counted. Instead,
+``limits.bodies`` bounds these requests, so slow senders hinder only other bodies, and no checks.
+Further limits bound the bytes of a head, the time for sending a head and a body, the number of
+connections, and the log lines that clients can cause.
 """
 
 import asyncio
@@ -34,18 +35,18 @@ _FAILED: Final = (
     b"HTTP/1.1 500 Internal Server Error\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 )
 _PIPELINED_MAX: Final = 64
-"""Requests that wait on a connection behind one that runs; few clients send a second one."""
+"""Requests that wait on a connection behind a running one; few clients send a second one."""
 _CHECK: Final = b"GET %b HTTP/1.1\r\n" % CHECK_PATH.encode()
 _HEAD_END: Final = b"\r\n\r\n"
 _MORE: Final = re.compile(
     rb"\r\n(?:content-length|transfer-encoding|upgrade|connection|expect):", re.IGNORECASE
 )
-"""Headers with which a head is not all of a request, or its answer not all that is to be done."""
+"""Headers of a request with more than a head, or with more to do than the answer."""
 _log = logging.getLogger(__name__)
 
 
 class _Turn:
-    """Requests that a worker answered since its loop looked for new ones."""
+    """Requests that a worker answered since its loop last looked for new ones."""
 
     def __init__(self) -> None:
         self.answered = 0
@@ -65,26 +66,26 @@ class BoundedProtocol(HttpToolsProtocol):
     limits: LimitsSpec
     answers: Counter[str]
     busy: bytes
-    """The whole answer to what waits for too many others."""
+    """The whole answer to a request when too many others wait."""
     awaited: "set[BoundedProtocol]"
-    """Those of a worker whose request runs and waits for the rest of its body."""
+    """Connections of a worker whose request runs and waits for the rest of its body."""
     malformed: RefusedRequests
     check: Checks | None
-    """Answers a check at once; None: the application does it."""
+    """Function that answers a check at once; None leaves checks to the application."""
     looked_at: frozenset[bytes]
-    """Headers that it wants."""
+    """Names of the headers that ``check`` needs."""
     turn: _Turn
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Make it; uvicorn does."""
+        """Make the protocol of a connection; uvicorn calls this."""
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
-        """Received of a head that is not complete."""
+        """Bytes received of an incomplete head."""
         self._is_in_body = self._is_refused = False
         self._is_alone = False
-        """Whether a check came by itself: it waits for nothing, so it needs no task."""
+        """Whether a check arrived alone: it waits for nothing, so it needs no task."""
         self._checked: dict[bytes, bytes] | None = None
-        """Headers of a check that is answered here, once it is whole."""
+        """Headers of a check to answer here once the check is complete."""
         self._deadline: asyncio.TimerHandle | None = None
         self._body_deadline: asyncio.TimerHandle | None = None
 
@@ -108,7 +109,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._is_alone = self._is_whole_check(data)
         if self._is_alone and self._is_full():
-            # not even parsed: past saturation this is what most of the time would go to
+            # not even parsed: when the worker is saturated, parsing would take most of the time
             self._shed()
             return
         if not self._is_in_body:
@@ -125,7 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._deadline is not None:
             self._stop_waiting()
-        # what came in one piece with a body is counted exactly
+        # the exact size, without a body that arrived in the same piece
         is_long = (
             self._head_bytes > self.limits.header_bytes
             and self._exact_head() > self.limits.header_bytes
@@ -135,7 +136,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._is_refused = True
             self._refuse_head()
         elif self._is_alone and self.check is not None and not self.flow.write_paused:
-            # the rest of the packet, if any, is the application's: the loop serves others first
+            # the application answers the rest of the packet, because the loop serves others first
             self._is_refused = self._is_alone = False
             self._checked = picked(self.headers, self.looked_at)
         elif self._is_full() and self._is_idle():
@@ -147,7 +148,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()  # an answer would overtake others
         else:
             self._is_refused = False
-            self._unset_keepalive_if_required()  # of an answer to what stood before it
+            self._unset_keepalive_if_required()  # set by an answer to the previous request
             super().on_headers_complete()
 
     @override
@@ -182,7 +183,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _shed(self) -> None:
         self.answers["shed"] += 1
         if self.flow.write_paused:
-            self.transport.abort()  # it reads no answer, and would have them all kept
+            self.transport.abort()  # the client reads no answers, which would all stay in memory
         else:
             self.transport.write(self.busy)
 
@@ -208,7 +209,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._body_deadline is None:
             wait_s = self.limits.body_ms / 1_000
             self._body_deadline = self.loop.call_later(wait_s, self._give_up_body)
-        # one that was answered early, or is behind another one, is no task
+        # no task runs for a request that was answered early, or is behind another one
         if self._is_refused or self.pipeline or self._is_idle():
             self.awaited.discard(self)
         elif len(self.awaited) < self.limits.bodies:
@@ -218,19 +219,19 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _parse(self, data: bytes) -> None:
-        # as uvicorn's own, but for its warnings: one for each request that a client makes up
+        # like uvicorn's method without its warnings, of which a client could cause any number
         self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            return  # there is nothing to upgrade to: it is answered as any request
+            return  # nothing to upgrade to: the request is answered like any other
         except httptools.HttpParserError:
             self._head_bytes = 0
             if not self.transport.is_closing():
                 self.malformed.add(
-                    "bad_request", self.client[0] if self.client else "", "it is no HTTP"
+                    "bad_request", self.client[0] if self.client else "", "it is not HTTP"
                 )
-                self.send_400_response("this is no HTTP request")
+                self.send_400_response("this is not an HTTP request")
 
     def _is_whole_check(self, data: bytes) -> bool:
         return (
@@ -243,7 +244,7 @@ class BoundedProtocol(HttpToolsProtocol):
         )
 
     def _is_idle(self) -> bool:
-        # answers to what was pipelined before must not be overtaken
+        # answers to earlier pipelined requests must not be overtaken
         return self.cycle is None or self.cycle.response_complete
 
     def _exact_head(self) -> int:
@@ -283,10 +284,10 @@ def bounded_protocol(
     check: Checks | None = None,
     looked_at: frozenset[bytes] = frozenset(),
 ) -> type[BoundedProtocol]:
-    """Return the protocol's class for a worker, which answers checks itself if it is told how.
+    """Return a worker's protocol class, which answers checks itself if ``check`` is given.
 
-    ``answers`` counts what is refused: ``shed`` (503), ``bad_head`` (431, or closed as it took too
-    long), ``bad_body`` (408: it took too long), ``bad_request`` (400: no HTTP) and ``no_room``
+    ``answers`` counts refused requests: ``shed`` (503), ``bad_head`` (431, or closed after a
+    timeout), ``bad_body`` (408, after a timeout), ``bad_request`` (400: not HTTP) and ``no_room``
     (closed: too many connections).
     """
     busy = (

@@ -1,11 +1,11 @@
-"""From offers to a push: which files a device gets the addresses of.
+"""From offers to a push: the files whose addresses a device gets.
 
-A profile may lie, so it decides what is offered, never what may be read: addresses of
-exclusive files are signed for the device that asked, and files of a user's own are named only
-where somebody else than the device vouches for the user.
+A profile may lie, so it decides what is offered, but never what may be read. Addresses of exclusive
+files are signed for the device that asked. A user's own files are named only if another party than
+the device vouches for the user.
 
-Nothing is kept of receipts that were issued: a device says what it holds. A lie harms only the
-liar, as reports without a receipt are not counted.
+The service stores no receipts: a device states what it holds. A lie harms only the liar, because
+reports without a receipt are not counted.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -31,20 +31,20 @@ _NOWHERE: Final = Standing()
 
 
 class PushBuilder:
-    """Makes pushes of one table."""
+    """Builder of the pushes of one table."""
 
     def __init__(self, table: ReleaseTable, spec: ServiceSpec, signer: UrlSigner | None) -> None:
-        """Keep them; without a signer no exclusive files are offered."""
+        """Keep the arguments; without a signer no exclusive files are offered."""
         self._files = table.files
         self._spec = spec
         self._signer = signer
-        # at most one for each release and each stable version
+        # at most one entry for each release and each stable version
         self._shared: dict[Offer, PushedTask | None] = {}
 
     def build(self, offers: Iterable[Offer], profile: DeviceProfile, vouched: str) -> Push | None:
-        """Return the push, None when nothing of it can be had.
+        """Return the push, or None if none of its versions is available.
 
-        ``vouched`` is who is signed in according to somebody who knows; empty for nobody.
+        ``vouched`` is the signed-in user according to a trusted party; empty for none.
         """
         tasks = [
             pushed
@@ -72,12 +72,12 @@ class PushBuilder:
         return msgspec.structs.replace(task, files=task.files + signed)
 
     def _shared_of(self, offer: Offer) -> PushedTask | None:
-        """Return what is the same for all devices."""
+        """Return the part that is the same for all devices."""
         if not offer.version:
             return PushedTask(offer.task, "", offer.release_id)
         published = self._files.get(f"{offer.task}@{offer.version}")
         if published is None:
-            return None  # no device could get it
+            return None  # the version is not available to any device
         files = tuple(
             msgspec.structs.replace(file, url=urljoin(self._spec.cdn, file.url))
             for file in published.shared
@@ -85,7 +85,7 @@ class PushBuilder:
         return PushedTask(offer.task, offer.version, offer.release_id, files)
 
     def _signed(self, file: PushedFile, device: str, signer: UrlSigner) -> PushedFile:
-        # host and folder of the CEN are not signed: a proxy may change them
+        # the signature excludes host and folder of the CEN, because a proxy may change them
         url = urljoin(self._spec.cen, signer.sign(file.url, device))
         return msgspec.structs.replace(file, url=url, audience="exclusive")
 
@@ -96,10 +96,10 @@ def receipts_due(
     look: Look,
     pushed: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the receipts that a device is to be given, by task; never blocks.
+    """Return the receipts that a device needs, by task; never blocks.
 
-    ``tasks`` are those that the service knows; no other one has receipts.
-    ``pushed`` has versions by task that the same answer pushes: each comes with a receipt.
+    ``tasks`` are the tasks that the service knows; no others have receipts. ``pushed`` has the
+    versions by task that the same answer pushes: each comes with a receipt.
     """
     profile = look.facts.profile
     held = profile.receipts
@@ -112,7 +112,7 @@ def receipts_due(
     standings = look.standings(versions)
     if is_young and not pushed and not held.others and not standings:
         return {}
-    # of all other versions the device has a receipt that is young, and names no release
+    # for all other versions the device holds a young receipt that names no release
     candidates = {**pushed, **held.others, **standings} if is_young else versions
     due = {}
     for task in candidates:

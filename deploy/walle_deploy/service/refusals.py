@@ -1,4 +1,4 @@
-"""How a service refuses requests: what its clients are told, and what it logs of that."""
+"""Refusals of requests: the answers to clients, and the log lines."""
 
 import logging
 from collections import Counter
@@ -41,9 +41,9 @@ _log = logging.getLogger(__name__)
 
 
 def refusal(error: WalleError, retry_s: int = 0) -> tuple[int, dict[str, str]]:
-    """Return status and headers of the answer to what failed; anything unknown is 503.
+    """Return status and headers of the answer to an error; an unknown error gives 503.
 
-    ``retry_s`` is what somebody waits who comes again after a 503; 0: that is not said.
+    ``retry_s`` is the wait before a retry after a 503; 0 sends no ``Retry-After``.
     """
     status = _STATUS.get(type(error), 503)
     headers = {}
@@ -57,23 +57,23 @@ def refusal(error: WalleError, retry_s: int = 0) -> tuple[int, dict[str, str]]:
 
 
 class RefusedRequests:
-    """Those of one worker: all are counted, few are logged, as any client can send a million."""
+    """Refused requests of one worker: all are counted, but few logged, as there may be millions."""
 
     def __init__(self, counts: Counter[str]) -> None:
-        """Begin with none."""
+        """Start without counts in the log."""
         self._counts = counts
         self._quiet_until_ms: dict[str, float] = {}
 
     def add(self, why: str, who: str, problem: str) -> None:
-        """Count one; of a kind (``why``) the first in a minute is logged."""
+        """Count a refusal; the first of its kind (``why``) in a minute is logged."""
         self._counts[why] += 1
         now_ms = monotonic_ms()
         if now_ms < self._quiet_until_ms.get(why, now_ms):
             return
         self._quiet_until_ms[why] = now_ms + _PAUSE_MS
         _log.warning(
-            "%s was refused: %s; %d such requests since the start of this worker, the next line "
-            "comes in a minute at the earliest, /metrics counts all (why=%s)",
+            "%s was refused: %s; %d such requests since the start of this worker; the next line "
+            "comes in a minute at the earliest, and /metrics counts all (why=%s)",
             who or "a client",
             problem,
             self._counts[why],

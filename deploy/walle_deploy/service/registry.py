@@ -1,7 +1,8 @@
-"""Which versions devices have, as they said when a worker saw them last.
+"""The versions on devices, as each device last reported them to a worker.
 
-Bounded: with too many devices those unseen for the longest time are forgotten, and sets of versions
-beyond what an honest fleet has are not told apart. About 230 bytes a device, 270 in the open mode.
+The memory is bounded. With too many devices, those unseen for the longest time are forgotten. More
+sets of versions than an honest fleet has are not distinguished. A device takes about 230 bytes, or
+270 in the open mode.
 """
 
 from collections import Counter, OrderedDict
@@ -10,13 +11,13 @@ from typing import Final
 _SHARDS: Final = 256
 _SETS_MAX: Final = 65_536
 _CELLS_MAX: Final = 500_000
-"""Tasks in all sets of versions: what a hostile fleet can make us remember."""
+"""Limit of tasks in all sets of versions, which bounds the memory for a hostile fleet."""
 
 type _Tasks = tuple[tuple[str, str], ...]
 
 
 class _Versions:
-    """A set of versions, one object for all devices that have it."""
+    """A set of versions, shared by all devices that have it."""
 
     __slots__ = ("devices", "tasks")
 
@@ -26,27 +27,27 @@ class _Versions:
 
 
 class KnownDevices:
-    """Remembers devices by the hash of their id; not for several threads at once."""
+    """Devices by the hash of their id; not for several threads at once."""
 
     def __init__(self, devices_max: int) -> None:
-        """Start without any."""
-        # a larger one would take a tenth of a second to grow
+        """Start without devices."""
+        # one large table would take a tenth of a second to grow
         self._shards: list[OrderedDict[int, _Versions]] = [OrderedDict() for _ in range(_SHARDS)]
-        # hashes are even, but not quite: a little more in each than its share
+        # hashes are not perfectly even, so each shard has a little more than its share
         self._shard_max = int(devices_max / _SHARDS * 1.05) + 16
         self._settled: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
         self._askers: list[dict[int, int]] = [{} for _ in range(_SHARDS)]  # by question
         self._sets: dict[_Tasks, _Versions] = {}
         self._cells = 0
         self.forgotten = 0
-        """Devices that had to make room."""
+        """Number of devices that were dropped to make room."""
 
     def __len__(self) -> int:
-        """Return how many devices are known."""
+        """Return the number of known devices."""
         return sum(map(len, self._shards))
 
     def see(self, device_hash: int, tasks: dict[str, str]) -> None:
-        """Remember that a device was here."""
+        """Record a visit of a device with its versions."""
         versions, devices = tuple(tasks.items()), self._shards[device_hash % _SHARDS]
         known = devices.get(device_hash)
         if known is not None and known.tasks == versions:
@@ -64,9 +65,9 @@ class KnownDevices:
         entry.devices += 1
 
     def settle(self, device_hash: int, question: int, *, names_device: bool = False) -> None:
-        """Remember of a device that was seen that nothing was new for it, and what it asked.
+        """Record for a known device that its question found nothing new.
 
-        ``names_device`` is for a question from which ``asker`` shall find the device.
+        With ``names_device``, ``asker`` can later find the device from the question.
         """
         settled = self._settled[device_hash % _SHARDS]
         if names_device:
@@ -76,18 +77,18 @@ class KnownDevices:
         settled[device_hash] = question
 
     def asker(self, question: int) -> int:
-        """Return the device that asked this, 0 where nobody is known to have."""
+        """Return the hash of the device that asked this question, or 0 if unknown."""
         return self._askers[question % _SHARDS].get(question, 0)
 
     def is_settled(self, device_hash: int, question: int) -> bool:
-        """Return whether nothing was new when a device asked the same; if so, it was here again."""
+        """Return whether a device's question found nothing new before; if so, note the visit."""
         if self._settled[device_hash % _SHARDS].get(device_hash) != question:
             return False
         self._shards[device_hash % _SHARDS].move_to_end(device_hash)
         return True
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Return the devices by task and version."""
+        """Return the number of devices by task and version."""
         counts: Counter[tuple[str, str]] = Counter()
         for entry in self._sets.values():
             for name in entry.tasks:

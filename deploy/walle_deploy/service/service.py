@@ -1,8 +1,8 @@
-"""The release service without HTTP: a profile in, a push out.
+"""The release service without HTTP: it takes a profile and returns a push.
 
-Invariants: a check never blocks and never waits; the table in use is always a whole one, and
-the last good one when the store does not answer. Beside the checks two tasks of the event loop
-run: one looks for a newer table, one tells other workers its figures.
+Invariants: a check never blocks and never waits. The table in use is always complete, and is the
+last good one when the store does not answer. Two more tasks of the event loop run beside the
+checks. One looks for a newer table, the other shares figures with the other workers.
 """
 
 import asyncio
@@ -39,21 +39,21 @@ _log = logging.getLogger(__name__)
 
 
 class Parts(NamedTuple):
-    """What a service is put together of."""
+    """The parts of a service."""
 
     table: StoredTables
     signer: UrlSigner | None = None
-    """None: no exclusive files are offered."""
+    """Signer of addresses; None offers no exclusive files."""
     receipts: StoredReceiptKeys | None = None
-    """None: devices get none."""
+    """Keys of receipts; None issues no receipts."""
     routes: Sequence[Any] = ()
-    """Starlette routes beside those of the service; each asks ``admission`` itself."""
+    """Starlette routes beside those of the service; each must use ``admission`` itself."""
     beside: Callable[[], AbstractContextManager[object]] | None = None
-    """Entered in a thread before the first check, left after the last one."""
+    """Context entered in a thread before the first check, and left after the last one."""
     making: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Entered while a table is made, in a thread beside the checks."""
+    """Context of making a table, in a thread beside the checks."""
     figures: Path | None = None
-    """Folder of the figures of all workers; None: there is one."""
+    """Folder with the figures of all workers; None if there is only one worker."""
     figures_beside: Callable[[], Mapping[str, Mapping[str, int]]] = dict
 
 
@@ -63,23 +63,23 @@ class _Current(NamedTuple):
 
 
 class _Basis(NamedTuple):
-    """What answers go by, beside the question."""
+    """The inputs of an answer beside the question."""
 
     current: _Current | None
     sources: int
     keys: ReceiptKeys | None
     hour: int
-    """As fine as a device says how old its receipts are."""
+    """Current hour, the unit in which a device states the age of its receipts."""
 
 
 class ReleaseService:
-    """Answers checks; used by one event loop."""
+    """Answers to checks; for one event loop."""
 
     def __init__(self, spec: ServiceSpec, parts: Parts, admission: Admission | None = None) -> None:
-        """Load nothing yet; without ``admission`` one is made.
+        """Make a service without a table; without ``admission`` one is made.
 
         Raises:
-            SpecFileError: A file that says who may ask cannot be read.
+            SpecFileError: A file with keys or revocations cannot be read.
         """
         self.spec = spec
         self.admission = admission or Admission(spec)
@@ -89,7 +89,7 @@ class ReleaseService:
         self.sources = Sources(spec.attributes)
         self.worker = f"{os.getpid()}-{secrets.token_hex(4)}"
         self.problem = ""
-        """Why the newest table is not in use; empty when it is."""
+        """Reason why the newest table is not in use; empty when it is."""
         self.is_running = False
         self._warned: set[str] = set()
         self.routes = parts.routes
@@ -98,29 +98,29 @@ class ReleaseService:
         self._current: _Current | None = None
         self._basis: _Basis | None = None
         self._basis_number = 0
-        """Changes where the same question may have another answer."""
+        """Number that changes when the same question may have another answer."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a table."""
+        """Whether a table is loaded."""
         return self._current is not None
 
     @property
     def index(self) -> ReleaseIndex | None:
-        """That of the table in use."""
+        """The index of the table in use."""
         return self._current.releases if self._current else None
 
     def check(self, header: bytes, vouched: str = "", proven: str = "") -> Push | None:
-        """Answer a check with what is new for the device, None for nothing.
+        """Return the push for a device's check, or None if nothing is new.
 
-        ``header`` is the value of ``walle-profile``, of which nothing is trusted. ``vouched`` is
-        the user who is signed in, by somebody who knows. ``proven`` is the device that asks, see
-        ``Admission.admit_check``; empty where nobody was asked.
+        ``header`` is the value of ``walle-profile``, which is not trusted. ``vouched`` is the
+        signed-in user according to a trusted party. ``proven`` is the id of the device, from
+        ``Admission.admit_check``; empty in the open mode.
 
         Raises:
-            ProfileError: The header is no profile.
-            ForbiddenError: It is that of another device.
-            ServiceUnreachableError: There is no table yet.
+            ProfileError: The header is not a profile.
+            ForbiddenError: The profile is that of another device.
+            ServiceUnreachableError: No table is loaded yet.
         """
         current = self._current
         if current is None:
@@ -140,8 +140,8 @@ class ReleaseService:
             raise self.admission.refused_later(
                 f"device {proven!r}",
                 ForbiddenError(
-                    f"device {proven!r} sent the profile of {profile.device!r}: each asks for "
-                    "itself alone"
+                    f"device {proven!r} sent the profile of {profile.device!r}: a device may ask "
+                    "only for itself"
                 ),
             )
         hashed = hashed or id_hash(profile.device)
@@ -165,7 +165,7 @@ class ReleaseService:
         return push
 
     def warn_once(self, text: str) -> None:
-        """Log a warning, the same one no second time; of many different ones the first hundred."""
+        """Log a warning, but no text twice, and at most a hundred different texts."""
         if text not in self._warned and len(self._warned) < _WARNINGS_MAX:
             self._warned.add(text)
             _log.warning("%s", text)
@@ -194,14 +194,14 @@ class ReleaseService:
         return figures
 
     def others_figures(self) -> list[Figure]:
-        """Return those of the other workers, a second old at most; blocks."""
+        """Return the figures of the other workers, at most a second old; blocks."""
         return [] if self._shared is None else self._shared.others()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Load the table, and keep it new, until left.
+        """Load the table, and keep it current until the context ends.
 
-        A table that cannot be loaded is tried again until it can.
+        A table that cannot be loaded is retried until the load succeeds.
         """
         beside = None if self._parts.beside is None else self._parts.beside()
         if beside is not None:
@@ -226,7 +226,7 @@ class ReleaseService:
                 await asyncio.to_thread(beside.__exit__, None, None, None)
 
     async def _look(self) -> None:
-        """Take a newer table over, if there is one."""
+        """Load a newer table, if there is one, and use it."""
         generation = self._current.releases.generation if self._current else -1
         try:
             current = await asyncio.to_thread(self._newer, generation)
@@ -262,7 +262,7 @@ class ReleaseService:
             index = ReleaseIndex(table, self.sources)
             self.sources.drop_unasked()
             if self._current is not None:
-                # or the first device of each class would wait, all of them at once
+                # otherwise the first devices of all classes would wait at once
                 index.warm(self._current.releases)
             builder = PushBuilder(table, self.spec, self._parts.signer)
             return _Current(index, builder)
@@ -278,5 +278,5 @@ async def _every(pause_ms: int, act: Callable[[], Coroutine[None, None, None]]) 
         try:
             await act()
         except Exception:  # noqa: BLE001 - the edge to stores that others write
-            # without this loop the service would go on with old releases, and say nothing
-            _log.exception("release service: %s failed, it is tried again", act.__name__)
+            # without this loop the service would silently continue with old releases
+            _log.exception("release service: %s failed and is retried", act.__name__)

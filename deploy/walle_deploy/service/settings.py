@@ -1,4 +1,4 @@
-"""``kind: ReleaseService``: how a release service is set up."""
+"""``kind: ReleaseService``: the settings of a release service."""
 
 from typing import Annotated, Literal, Self
 
@@ -23,7 +23,7 @@ _Header = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9-]*$",
 
 
 class LimitsSpec(Strict):
-    """What one client, and all of them, may take."""
+    """Limits for one client and for all clients."""
 
     header_bytes: SizeBytes = Field(
         default=20_480, ge=1_024, le=2**20, description="Most bytes of a request's headers."
@@ -32,16 +32,27 @@ class LimitsSpec(Strict):
         default=65_536,
         ge=0,
         le=2**24,
-        description="Most bytes of a request's body; of reports 32 MiB, and 64 MiB at once.",
+        description="Most bytes of a request's body; for reports 32 MiB, and 64 MiB at once.",
     )
     request_ms: DurationMs = Field(
-        default=10_000, alias="request", ge=100, le=600_000, description="For sending the headers."
+        default=10_000,
+        alias="request",
+        ge=100,
+        le=600_000,
+        description="Longest time for sending the headers.",
     )
     body_ms: DurationMs = Field(
-        default=10_000, alias="body", ge=100, le=600_000, description="For sending the body."
+        default=10_000,
+        alias="body",
+        ge=100,
+        le=600_000,
+        description="Longest time for sending the body.",
     )
     keep_alive_ms: DurationMs = Field(
-        default=75_000, alias="keepAlive", ge=1_000, description="An idle connection is kept."
+        default=75_000,
+        alias="keepAlive",
+        ge=1_000,
+        description="Time for which an idle connection is kept.",
     )
     pending: _Waiting = Field(
         default=512, description="Requests that wait in a worker; further ones get 503 at once."
@@ -51,66 +62,76 @@ class LimitsSpec(Strict):
         description="Requests that wait for the rest of their body; further ones get 503.",
     )
     connections: StrictInt = Field(
-        default=20_000, ge=1, le=1_000_000, description="Of a worker; further ones are closed."
+        default=20_000,
+        ge=1,
+        le=1_000_000,
+        description="Connections of a worker; further ones are closed.",
     )
 
 
 class KnownDevicesSpec(Strict):
-    """What a worker remembers of devices."""
+    """Limits of a worker's memory of devices."""
 
     max: StrictInt = Field(
-        default=1_000_000, ge=1, le=100_000_000, description="Devices that are remembered."
+        default=1_000_000, ge=1, le=100_000_000, description="Devices that a worker remembers."
     )
     flush_ms: DurationMs = Field(default=5_000, alias="flush", description="Has no effect.")
 
 
 class ServiceSpec(Strict):
-    """Of a release service."""
+    """Settings of a release service."""
 
-    cdn: _Url = Field(default="", description="Address of shared files; theirs are relative to it.")
-    cen: _Url = Field(default="", description="Address of exclusive files, the same.")
+    cdn: _Url = Field(default="", description="Base address of shared files.")
+    cen: _Url = Field(default="", description="Base address of exclusive files.")
     metadata: _Url = Field(default="", description="Address of the signed metadata.")
     attributes: AttributeSource | None = Field(
-        default=None, description="What policies know of users."
+        default=None, description="Source of users' attributes for policies."
     )
     user_header: _Header = Field(
         default="",
-        description="Header in which a gateway says who is signed in, and which no client can "
-        "set; without it files of a user's own are not offered.",
+        description="Header in which a gateway names the signed-in user, and which no client can "
+        "set; without it a user's own files are not offered.",
     )
     poll_ms: DurationMs = Field(
-        default=500, alias="poll", ge=10, le=60_000, description="Between looks at the releases."
+        default=500,
+        alias="poll",
+        ge=10,
+        le=60_000,
+        description="Time between looks at the releases.",
     )
     retry_after_ms: DurationMs = Field(
-        default=2_000, alias="retryAfter", ge=1_000, description="What a refused device waits."
+        default=2_000,
+        alias="retryAfter",
+        ge=1_000,
+        description="Time that a refused device waits.",
     )
     lease_ms: DurationMs = Field(
         default=10_000,
         alias="lease",
         ge=500,
         le=600_000,
-        description="After the death of the process that takes releases on, another one takes "
-        "over so much later.",
+        description="Time after which another process takes over if the one that drives releases "
+        "has crashed.",
     )
     authentication: AuthenticationSpec = Field(
         default_factory=OpenSpec,
         discriminator="mode",
-        description="How devices and relays prove who they are.",
+        description="How devices and relays prove their identity.",
     )
     operators: OperatorsSpec | None = Field(
-        default=None, description="Who may change releases over HTTP; left out: nobody."
+        default=None, description="People who may change releases over HTTP; none if left out."
     )
     proxies: tuple[Network, ...] = Field(
         default=(),
         max_length=1_000,
-        description="Addresses of proxies, which say in x-forwarded-for who asked them.",
+        description="Addresses of proxies whose x-forwarded-for is trusted.",
     )
     budgets: BudgetsSpec = Field(
-        default_factory=BudgetsSpec, description="What one device and one address may send."
+        default_factory=BudgetsSpec, description="Budgets of one device and one address."
     )
-    limits: LimitsSpec = Field(default_factory=LimitsSpec, description="Bounds.")
+    limits: LimitsSpec = Field(default_factory=LimitsSpec, description="Limits of a worker.")
     known_devices: KnownDevicesSpec = Field(
-        default_factory=KnownDevicesSpec, description="What is remembered of devices."
+        default_factory=KnownDevicesSpec, description="Memory of devices."
     )
 
     @model_validator(mode="after")
@@ -122,8 +143,8 @@ class ServiceSpec(Strict):
             and not self.proxies
         ):
             raise ValueError(
-                "authentication: anybody could be the proxy: name its addresses (proxies), or "
-                "share a secret with it (authentication.secret)"
+                "authentication: any client could pose as the proxy: name its addresses "
+                "(proxies), or share a secret with it (authentication.secret)"
             )
         return self
 
@@ -132,6 +153,6 @@ class ServiceDefinition(Strict):
     """A release service."""
 
     api_version: Literal["walle/v1"] = Field(description="Version of the format.")
-    kind: Literal["ReleaseService"] = Field(description="What this is.")
-    metadata: Metadata = Field(description="Who it is.")
-    spec: ServiceSpec = Field(default_factory=ServiceSpec, description="How it is set up.")
+    kind: Literal["ReleaseService"] = Field(description="Kind of the document.")
+    metadata: Metadata = Field(description="Name of the service.")
+    spec: ServiceSpec = Field(default_factory=ServiceSpec, description="Settings of the service.")

@@ -1,7 +1,7 @@
 """Worker processes of the release service under uvicorn.
 
-uvicorn starts them and starts them anew; each finds its set-up in the environment, as it is a
-new process, and has a loop, a table and known devices of its own. They share the socket alone.
+uvicorn starts and restarts the workers. Each worker is a new process that finds its set-up in the
+environment. It has its own loop, table and known devices. The workers share only the socket.
 """
 
 import gc
@@ -37,12 +37,12 @@ _log = logging.getLogger(__name__)
 
 
 def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
-    """Load how a service is set up; without a file by the defaults.
+    """Load a service's settings; without a file, the defaults.
 
-    ``files`` is the address of a server that has all files, where the YAML names none.
+    ``files`` is the address of a server with all files, for addresses that the YAML leaves out.
 
     Raises:
-        SpecFileError: Something in it is wrong.
+        SpecFileError: The file is wrong.
     """
     spec = ServiceSpec() if file is None else load_single(file, ServiceDefinition).spec
     if not files:
@@ -60,15 +60,15 @@ def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
 def serve(
     file: Path | None, setup: Mapping[str, str], listener: socket.socket, workers: int, opener: str
 ) -> None:
-    """Serve until a signal; blocks. What is at hand is answered first, for 10 s at most.
+    """Serve until a signal; blocks. Requests at hand are answered first, for at most 10 s.
 
-    ``opener`` is ``MODULE:FUNCTION`` that opens the seams in each worker, of ``setup``. One worker
-    serves in this process. The listener is closed at the end.
+    ``opener`` is the ``MODULE:FUNCTION`` that opens the seams in each worker, from ``setup``. A
+    single worker serves in this process. The listener is closed at the end.
 
     Raises:
         SpecFileError: The set-up is wrong.
     """
-    # problems are told here, once, not by each worker
+    # loaded here too, so that problems are reported once and not by each worker
     spec = load_settings(file, setup.get("files", ""))
     if Admission(spec).is_open:
         _log.warning("%s", OPEN_MODE)
@@ -81,7 +81,7 @@ def serve(
         workers=workers,
         access_log=False,
         server_header=False,
-        # which addresses are proxies says the set-up, and the application looks at it
+        # the set-up names the proxies, and the application checks their addresses
         proxy_headers=False,
         log_level="warning",
         lifespan="on",
@@ -115,13 +115,13 @@ def _service() -> ReleaseService:
 
 @contextmanager
 def _unscanned() -> Iterator[None]:
-    """Keep what is made within, a table, from the garbage collector.
+    """Hide the objects made in this context, a table, from the garbage collector.
 
-    It would look at some 100,000 objects again and again, with all checks waiting. They have no
-    cycles, so they go when nobody has them any more; nor have connections, which are kept from it
-    along with the table.
+    The collector would scan some 100,000 objects again and again while all checks wait. The
+    objects have no cycles, so reference counting frees them. The same holds for connections, which
+    are hidden along with the table.
     """
-    gc.collect()  # since the last table: little
+    gc.collect()  # little garbage since the last table
     gc.disable()
     try:
         yield
@@ -132,7 +132,7 @@ def _unscanned() -> Iterator[None]:
 
 def create_app() -> ASGIApp:
     """Return this process's application; uvicorn calls it."""
-    # requests leave no cycles, yet a look at what a thousand connections have takes 5 ms
+    # requests leave no cycles, yet scanning the objects of a thousand connections takes 5 ms
     gc.set_threshold(50_000, 20, 100)
     starter = json.loads(os.environ[_VARIABLE]).get("starter")
     if starter is not None:
@@ -141,14 +141,14 @@ def create_app() -> ASGIApp:
 
 
 def _stop_with(starter: int) -> None:
-    # killed, it has told nobody, and workers without it would hold its address for ever
+    # a killed parent notifies no worker, and orphaned workers would hold its address forever
     while os.getppid() == starter:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def __getattr__(name: str) -> Any:
-    # the protocol's limits are known in the worker alone
+    # only the worker knows the protocol's limits
     if name != "Protocol":
         raise AttributeError(name)
     return _protocol()

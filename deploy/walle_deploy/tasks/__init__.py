@@ -1,1 +1,1 @@
-"""Task management on git: scenarios are repositories, tasks branches, versions annotated tags."""
+"""Tasks on git: scenarios are repositories, tasks are branches, versions are annotated tags."""

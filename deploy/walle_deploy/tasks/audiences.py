@@ -1,8 +1,8 @@
-"""``files.yaml`` of a task: which files are of one device or user alone.
+"""``files.yaml`` of a task: the files of one device or user alone.
 
-Everything that ``task.yaml`` names under ``spec.resources`` is shared: it travels in the package.
-Exclusive files are declared here by a pattern, one file per device or user, whose id stands
-where the pattern has its ``*``. Place in the flow: ``definition`` reads it out of a checkout.
+Everything that ``task.yaml`` names under ``spec.resources`` is shared, and travels in the package.
+``files.yaml`` declares exclusive files by a pattern, with one file per device or user. The id
+stands at the pattern's ``*``. ``definitions`` reads the file from a checkout.
 """
 
 import re
@@ -32,19 +32,19 @@ def _with_one_star(text: str) -> str:
 
 
 class ExclusiveFiles(Strict):
-    """One resource of which each device or user has a file of its own."""
+    """A resource of which each device or user has its own file."""
 
-    name: ResourceName = Field(description="What the script calls it: ctx.resource(name).")
+    name: ResourceName = Field(description="Name for the script: ctx.resource(name).")
     files: Annotated[str, StringConstraints(max_length=500), AfterValidator(_with_one_star)] = (
         Field(
             description="Path in the branch with one * in its last part, which stands for the id."
         )
     )
-    by: Literal["device", "user"] = Field(default="device", description="Whose ids they are.")
+    by: Literal["device", "user"] = Field(default="device", description="Kind of the ids.")
 
 
 class TaskFilesSpec(Strict):
-    """Which files go to whom."""
+    """The audiences of exclusive files."""
 
     exclusive: tuple[ExclusiveFiles, ...] = Field(
         default=(), max_length=100, description="Files of one device or user alone."
@@ -60,7 +60,7 @@ class TaskFiles(Strict):
 
 
 class OwnFile(msgspec.Struct, frozen=True):
-    """An exclusive file that was found."""
+    """An exclusive file that matches a pattern."""
 
     audience: str
     """A device id, or ``user:ID``."""
@@ -69,25 +69,23 @@ class OwnFile(msgspec.Struct, frozen=True):
 
 
 def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:
-    """Read ``files.yaml``, where it is, and match its patterns; by audience, then resource.
+    """Read ``files.yaml``, if it exists, and match its patterns; sorted by audience, then resource.
 
-    ``paths`` are those of all files of the commit.
+    ``paths`` are the paths of all files of the commit.
 
     Raises:
-        SpecFileError: It is wrong, names no file, or a file's name holds no id.
+        SpecFileError: The file is wrong, a pattern matches no file, or a file's name has no id.
     """
     if not file.exists():
         return []
-    # nothing of the environment: the same commit says the same everywhere
+    # without the environment, so that the same commit means the same everywhere
     document, definition = load_document(file, TaskFiles, {})
     own_files: list[OwnFile] = []
     names: set[str] = set()
     for index, exclusive in enumerate(definition.spec.exclusive):
         key: Key = ("spec", "exclusive", index)
         if exclusive.name in names:
-            raise document.error(
-                (*key, "name"), f"the resource {exclusive.name!r} stands here twice"
-            )
+            raise document.error((*key, "name"), f"the resource {exclusive.name!r} occurs twice")
         names.add(exclusive.name)
         own = _matches(document, key, exclusive, paths)
         if not own:

@@ -1,8 +1,7 @@
-"""A version's files from its tag: the package, and what is of one device or user alone.
+"""A version's files from its tag: the package and the exclusive files.
 
-The same tag gives the same bytes on the same Pythons, from any clone, in any folder, at any
-time; every file has its SHA-256. Place in the flow: a release and the trust metadata take
-what is made here.
+The same tag gives the same bytes on the same Pythons, from any clone, in any folder, at any time.
+Every file has its SHA-256. A release and the trust metadata take the files from here.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ from walle_stream.errors import PackageError, RefNotFoundError
 from walle_stream.vm.package.reader import read_package
 
 INDEX_FILE: Final = "version.json"
-"""Name of the file that says what the others are, see ``write_version``."""
+"""Name of the file that describes the others, see ``write_version``."""
 
 _FORMAT: Final = 1
 
@@ -37,22 +36,22 @@ class BuiltVersion(msgspec.Struct, frozen=True):
     ref: TaskRef
     commit: str
     package: bytes
-    """The file ``files.shared[0]``."""
+    """Content of the file ``files.shared[0]``."""
     files: VersionFiles
-    """Every file with its target's name, which is also its ``url``, its SHA-256 and size."""
+    """Every file with its target name, which is also its ``url``, its SHA-256 and its size."""
     contents: Mapping[str, Path]
-    """Where each exclusive file lies, by target; in the cache: not to be changed, and to be
-    copied soon."""
+    """Path of each exclusive file in the cache, by target; callers must not change the file, and
+    should copy it soon."""
 
 
 def build_version(group: Group, ref: TaskRef, pythons: Sequence[str] = ()) -> BuiltVersion:
-    """Build a version from its tag; blocks, some 0.3 s for each interpreter.
+    """Build a version from its tag; blocks, about 0.3 s for each interpreter.
 
     Raises:
-        RefNotFoundError: There is no such version, or none is named.
-        ConflictError: Its tag was moved.
-        GitError: The group does not answer, or the commit has what no task may have.
-        SpecFileError: A definition in it is wrong.
+        RefNotFoundError: The version does not exist, or ``ref`` names none.
+        ConflictError: The tag was moved.
+        GitError: The group does not answer, or the commit has a file that no task may have.
+        SpecFileError: A definition in the commit is wrong.
         ScriptError: The script is wrong.
         PackageError: An interpreter cannot take part, or the package is too large.
     """
@@ -64,7 +63,7 @@ def build_version(group: Group, ref: TaskRef, pythons: Sequence[str] = ()) -> Bu
         with user_paths(f"{ref}:", folder):
             definition = read_definition(ref, folder, [file.path for file in files])
             package = package_task(definition.task, pythons)
-            name = read_package(package).manifest.task.file_name  # what is given out can be read
+            name = read_package(package).manifest.task.file_name  # also checks that it can be read
         start = f"{ref.name}/{ref.version}"
         contents: dict[str, Path] = {}
         exclusive: dict[str, tuple[PushedFile, ...]] = {}
@@ -79,14 +78,14 @@ def build_version(group: Group, ref: TaskRef, pythons: Sequence[str] = ()) -> Bu
 
 
 def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
-    """Write a version's files under their names, the index last; files there are replaced.
+    """Write a version's files under their names, the index last; existing files are replaced.
 
     Returns:
         The paths: the package, exclusive files, ``version.json`` with ``format`` (1), ``ref``,
         ``commit``, ``shared`` and ``exclusive`` (by audience).
 
     Raises:
-        PackageError: It cannot be written there.
+        PackageError: The folder cannot be written.
         OSError: The disk is full.
     """
     start = f"{built.ref.name}/{built.ref.version}/"
@@ -120,6 +119,6 @@ def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
 def _own_file(start: str, own: OwnFile, path: Path) -> PushedFile:
     with path.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-    # the target's name is read by every device: it tells nobody whose file it is
+    # every device reads the target's name, so it must not reveal the file's owner
     target = f"{start}/exclusive/{own.resource}/{sha256}"
     return PushedFile(target, target, sha256, path.stat().st_size, "exclusive", own.resource)

@@ -1,8 +1,8 @@
 """Checkouts of commits in the cache, by repository and commit.
 
-Looked up, then locked, looked up again, made beside, moved into place: a kill leaves nothing
-that is taken for whole, and what was altered since is made again. A tag is resolved before, as
-tags can move and commits cannot.
+A checkout is made beside its place, under the mirror's lock, and then moved there. So a kill leaves
+no partial checkout, and an altered one is made again. Callers resolve a tag to a commit first,
+because tags can move and commits cannot.
 """
 
 import shutil
@@ -16,12 +16,12 @@ _KEPT: Final = 20
 
 
 def checkout(mirror: Mirror, commit: str, origin: str) -> tuple[Path, list[TreeFile]]:
-    """Return a folder with a commit's files, and these by path; none may be changed. Blocks.
+    """Return a folder with a commit's files, and the list of the files; blocks.
 
-    A mirror is locked as long as it is open, so that is the lock here.
+    Callers must not change the files. An open mirror is locked, which also locks its checkouts.
 
     Raises:
-        GitError: The commit has what no task may have.
+        GitError: The commit has a file that no task may have.
         OSError: The disk is full.
     """
     files = list_tree(mirror.git, commit, origin)
@@ -31,7 +31,7 @@ def checkout(mirror: Mirror, commit: str, origin: str) -> tuple[Path, list[TreeF
         folder.touch()
         return folder, files
     home.mkdir(parents=True, exist_ok=True)
-    # nobody else works here: what is there was left by a kill
+    # the lock keeps other commands out, so a kill left any part here
     for left in [*home.glob(".part-*"), *([folder] if folder.exists() else [])]:
         shutil.rmtree(left)
     part = home / f".part-{commit}"

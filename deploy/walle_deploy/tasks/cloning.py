@@ -1,6 +1,6 @@
-"""New tasks and working folders: made beside, moved into place when they are whole.
+"""New tasks and working folders: each is made beside its place, and moved there when complete.
 
-Place in the flow: ``walle task init`` and ``walle task checkout``.
+``walle task init`` and ``walle task checkout`` use this module.
 """
 
 import fcntl
@@ -33,24 +33,24 @@ class Clone(msgspec.Struct, frozen=True):
     ref: TaskRef
     folder: Path
     commit: str
-    """That its files are of."""
+    """Commit of the files."""
     is_found: bool = False
-    """The group had the task already, as this person began it and nobody went on."""
+    """Whether the group had the task already, with nothing after this person's first commit."""
 
 
 def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
-    """Make a task with a definition, script, sample and test; the scenario, too; blocks.
+    """Make a task with a definition, script, sample and test, and its scenario if needed; blocks.
 
-    The folder must not exist, or be empty. What an earlier, killed call made is returned, too.
+    The folder must be missing or empty. The task of an earlier, killed call is returned, too.
 
     Raises:
-        ConflictError: There is such a task, or the folder holds something.
-        GitError: git refuses, or does not know who you are.
-        RefNotFoundError: A host has no such repository.
+        ConflictError: The task exists already, or the folder is not empty.
+        GitError: git refuses, or does not know the user's name and address.
+        RefNotFoundError: The host has no such repository.
     """
     if ref.version:
         raise RefNotFoundError(
-            f"{ref}: a version is made by walle task tag: name the task alone, {ref.name}"
+            f"{ref}: walle task tag makes versions: here name only the task, {ref.name}"
         )
     if group.is_local:
         _make_repository(Path(group.address), ref)
@@ -77,15 +77,15 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
 
 
 def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
-    """Bring a task, or one version of it, into a folder; blocks.
+    """Put a task, or one version of it, into a folder; blocks.
 
-    The folder must not exist, be empty, or be a working folder without changes. That of a version
-    is for looking and testing, not for commits.
+    The folder must be missing or empty, or be a working folder without changes. A folder of a
+    version is for reading and testing, not for commits.
 
     Raises:
-        RefNotFoundError: There is no such task or version.
-        ConflictError: The folder holds something else, or has changes that are not committed.
-        GitError: The commit has what no task may have, or the group does not answer.
+        RefNotFoundError: The task or version does not exist.
+        ConflictError: The folder has other contents, or changes that are not committed.
+        GitError: The commit has a file that no task may have, or the group does not answer.
     """
     if (folder / ".git").is_dir():
         with open_folder(folder, ref) as work:
@@ -99,7 +99,7 @@ def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
             with open_mirror(work.group, ref.scenario) as mirror:
                 return _bring(work, mirror, folder)
     with open_mirror(group, ref.scenario) as mirror:
-        mirror.commit(ref)  # a missing one is refused before a folder is made
+        mirror.commit(ref)  # refuses a missing version before a folder is made
         with _new_folder(folder) as part:
             _make_clone(Git(part / ".git", work_tree=part), group, ref)
             with open_folder(part, ref) as work:
@@ -124,8 +124,8 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
         mine = work.git.try_line("rev-parse", "--verify", "--quiet", HEADS + branch)
         if not work.is_ancestor(mine, commit):
             raise ConflictError(
-                f"{folder} has commits of {ref} that the group has not: walle task commit pushes "
-                "them (--rebase where others were first)"
+                f"{folder} has commits of {ref} that the group does not have: walle task commit "
+                "pushes them (--rebase if others were first)"
             )
     upstream = commit if branch else ""
     target = Move(work.tree_of(head), work.tree_of(commit), commit, branch, upstream)
@@ -147,7 +147,7 @@ def _make_repository(group: Path, ref: TaskRef) -> None:
             )
             protect(part)
     except ConflictError:
-        if not (path / "HEAD").is_file():  # else somebody made it at this moment
+        if not (path / "HEAD").is_file():  # else another command made it at this moment
             raise
     except OSError as error:
         raise GitError(f"{path} cannot be made: {error.strerror}: name another --group") from error
@@ -180,7 +180,7 @@ def _has_versions(work: WorkingFolder) -> bool:
 
 
 def _is_own_start(work: WorkingFolder, upstream_commit: str, tree: str) -> bool:
-    # what a killed init pushed: by the same person, the very same files, nothing before or after
+    # a killed init pushed this: the same author and the same files, with nothing before or after
     facts = work.git.line(
         "show", "--no-patch", "--no-show-signature", "--format=%P|%T|%ae", upstream_commit
     )
@@ -190,42 +190,42 @@ def _is_own_start(work: WorkingFolder, upstream_commit: str, tree: str) -> bool:
 def _exists(work: WorkingFolder, upstream_commit: str) -> ConflictError:
     if not upstream_commit:
         return ConflictError(
-            f"the task {work.ref} has versions, but somebody deleted its branch in "
-            f"{work.group.url(work.ref.scenario)}: have it put back there, or give another name"
+            f"the task {work.ref} has versions, but its branch was deleted in "
+            f"{work.group.url(work.ref.scenario)}: restore it there, or choose another name"
         )
     form = "--format=the last commit is by %an, %ar"
     last = work.git.line("show", "--no-patch", "--no-show-signature", form, upstream_commit)
     return ConflictError(
-        f"there is a task {work.ref} already ({last[:200]}): walle task checkout {work.ref}"
+        f"the task {work.ref} exists already ({last[:200]}): run walle task checkout {work.ref}"
     )
 
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
-    """Give a folder beside, which becomes the folder when all went well.
+    """Give a folder beside the wanted one, and move it into place if all went well.
 
     Raises:
-        ConflictError: The folder holds something, or somebody else made it.
-        GitError: It cannot be made.
+        ConflictError: The folder is not empty, or another command made it.
+        GitError: The folder cannot be made.
     """
     folder = folder.absolute()
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ConflictError(f"{folder} holds something already: give another folder")
+        raise ConflictError(f"{folder} is not empty: give another folder")
     part = folder.with_name(f".{folder.name}.walle-part")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(part)
     except OSError as error:
-        raise GitError(f"{folder} cannot be made: {error.strerror}: give another one") from error
+        raise GitError(f"{folder} cannot be made: {error.strerror}: give another folder") from error
     try:
-        for left in part.iterdir():  # of one that was killed
+        for left in part.iterdir():  # from a killed command
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
         yield part
         try:
             part.rename(folder)
         except OSError as error:
             raise ConflictError(
-                f"{folder} was made by somebody else at this moment: give another folder"
+                f"another command made {folder} at this moment: give another folder"
             ) from error
     finally:
         if is_file(descriptor, part):
@@ -240,4 +240,4 @@ def _locked(part: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_file(descriptor, part):
             return descriptor
-        os.close(descriptor)  # it was moved into place while we waited
+        os.close(descriptor)  # the folder was moved into place during the wait

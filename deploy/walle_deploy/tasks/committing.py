@@ -1,7 +1,7 @@
-"""Commits a working folder: checks all of it, then pushes it to the group, or changes nothing.
+"""Commits of a working folder: a commit is checked and pushed to the group, or changes nothing.
 
-What is checked is what is committed: the files are staged aside, exported, and read as a build
-from a tag would read them. Place in the flow: ``walle task commit``.
+The check reads exactly what is committed: the files are staged separately, exported, and read as a
+build from a tag would read them. ``walle task commit`` uses this module.
 """
 
 import os
@@ -26,31 +26,31 @@ _NAMED: Final = 5
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What a commit did."""
+    """Result of a commit."""
 
     ref: TaskRef
     commit: str
-    """That the folder is at now."""
+    """The folder's commit now."""
     files: tuple[str, ...]
-    """That it changed; empty: there was nothing to commit."""
+    """Changed files; empty if there was nothing to commit."""
     is_rebased: bool = False
-    """Whether it stands on commits of others that were not here before."""
+    """Whether the commit is on top of commits of others that were not here before."""
     mended: str = ""
-    """What a killed command had left and was finished first."""
+    """Work of a killed command that was finished first."""
 
 
 def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> Committed:
     """Check a working folder, commit all of it and push it; blocks.
 
-    Without a message one names the files. ``rebase`` puts it on top of what others committed
-    meanwhile.
+    Without a message, the commit's message names the files. ``rebase`` puts the commit on top of
+    commits that others pushed meanwhile.
 
     Raises:
-        ConflictError: Others committed meanwhile, or their changes and these touch the same lines.
+        ConflictError: Others pushed commits meanwhile, or changed the same lines.
         SpecFileError: A definition is wrong.
         ScriptError: The script is wrong.
-        GitError: A file is none that may travel, or the group refuses.
-        RefNotFoundError: It is no working folder, or the group is not there.
+        GitError: A task may not have a file, or the group refuses.
+        RefNotFoundError: The folder is not a working folder, or the group does not exist.
     """
     with open_folder(folder) as work:
         mended = recover(work)
@@ -65,7 +65,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
         if is_behind:
             mine = make_commit(work, tree, head, "as the files are")
             tree, parent, before = _merged(work, mine, upstream), upstream, tree
-            if tree == work.tree_of(upstream):  # nothing of one's own is left
+            if tree == work.tree_of(upstream):  # no change of the user's own is left
                 move(work, Move(before, tree, upstream, work.ref.task, upstream))
                 return Committed(work.ref, upstream, (), is_rebased=True, mended=mended)
         else:
@@ -83,17 +83,17 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
 
 
 def check_tree(work: WorkingFolder, tree: str, ref: TaskRef) -> Definition:
-    """Check a tree as a build would, of a task, or of the version that it shall have.
+    """Check a tree as a build of a task, or of a coming version, would.
 
     Raises:
-        GitError: A file is none that may travel.
+        GitError: A task may not have a file.
         SpecFileError: A definition is wrong.
         ScriptError: The script is wrong.
     """
     start = "" if work.folder == Path.cwd() else os.path.relpath(work.folder)
     files = list_tree(work.git, tree, start or str(ref))
     folder = work.git.folder / _CHECK
-    shutil.rmtree(folder, ignore_errors=True)  # a kill may have left it
+    shutil.rmtree(folder, ignore_errors=True)  # may be left by a kill
     folder.mkdir()
     try:
         export_files(work.git, files, folder, start or str(ref))
@@ -104,10 +104,10 @@ def check_tree(work: WorkingFolder, tree: str, ref: TaskRef) -> Definition:
 
 
 def make_commit(work: WorkingFolder, tree: str, parent: str, message: str) -> str:
-    """Make a commit that no branch has yet, and return its id; without ``parent`` the first one.
+    """Make a commit outside any branch, and return its id; without ``parent`` it is the first.
 
     Raises:
-        GitError: It cannot be written.
+        GitError: The commit cannot be written.
     """
     before = ("-p", parent) if parent else ()
     text = f"{message.strip()}\n".encode(errors="replace")
@@ -115,7 +115,7 @@ def make_commit(work: WorkingFolder, tree: str, parent: str, message: str) -> st
 
 
 def _merged(work: WorkingFolder, mine: str, upstream: str) -> str:
-    """Return the tree of a commit of one's own, merged with the one of the group.
+    """Return the tree of the user's commit merged with the group's commit.
 
     Raises:
         ConflictError: Both changed the same lines.
@@ -130,8 +130,8 @@ def _merged(work: WorkingFolder, mine: str, upstream: str) -> str:
     files = sorted({*parts[1 : parts.index("", 1)]})
     raise ConflictError(
         f"{work.ref}: others changed the same lines of {_listed(files)}; nothing of yours was "
-        "changed: git add --all, git commit, git pull --rebase and choose there, then walle task "
-        "commit"
+        "changed: run git add --all, git commit and git pull --rebase, choose there, then run "
+        "walle task commit"
     )
 
 
@@ -142,12 +142,13 @@ def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> Confli
     files = _changed(work, work.tree_of(head), work.tree_of(upstream))
     return ConflictError(
         f"{work.ref}: others committed meanwhile ({count}; the last by {last[:200]}) and changed "
-        f"{_listed(files)}; nothing of yours was changed: walle task commit --rebase puts it on top"
+        f"{_listed(files)}; nothing of yours was changed: walle task commit --rebase puts your "
+        "changes on top"
     )
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return the first names and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}" or "nothing"
 

@@ -1,8 +1,7 @@
-"""What a task's branch holds: ``task.yaml``, its script, resources, and ``files.yaml``.
+"""The definition on a task's branch: ``task.yaml``, its script, resources, and ``files.yaml``.
 
-Read from a folder with nothing but the files of one commit, so that what is not committed is
-missed here and not on a device. Place in the flow: ``building`` and the commands that commit
-and tag read it, out of a checkout.
+It is read from a folder with only the files of one commit. So an uncommitted file is missed here
+and not on a device. ``building`` and the commands that commit and tag read it from a checkout.
 """
 
 import os
@@ -22,25 +21,25 @@ from walle_stream.spec.models import Task
 
 TASK_FILE: Final = "task.yaml"
 FILES_FILE: Final = "files.yaml"
-"""Name of the file that declares audiences; there need not be one."""
+"""Name of the optional file that declares audiences."""
 
 PIPELINE_FILE: Final = "pipeline.yaml"
-"""Name of the pipeline over a sample, for tests; there need not be one."""
+"""Name of the optional pipeline over a sample, for tests."""
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """A task as a commit has it."""
+    """A task in a commit."""
 
     task: Task
-    """Its version is the tag's."""
+    """The task, with the tag as its version."""
     own: tuple[OwnFile, ...]
 
 
 def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definition:
-    """Read a task and check all of it, script included; compiles it.
+    """Read a task and check all of it, including the script, which is compiled.
 
     Raises:
-        SpecFileError: A definition is wrong, of another task, or names what is not committed.
+        SpecFileError: A definition is wrong, is of another task, or names an uncommitted file.
         ScriptError: The script is wrong.
     """
     task = _load(ref, folder)
@@ -54,7 +53,7 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
             what = "spec.script" if name == "script" else f"spec.resources[{name!r}]"
             raise SpecFileError(
                 f"{folder / TASK_FILE}: {what}: {relative} is not among the files of the commit: "
-                "only those of the task's own branch travel; look at .gitignore, too",
+                "only files of the task's own branch travel; check .gitignore, too",
                 str(folder / TASK_FILE),
             )
     own = find_own_files(folder / FILES_FILE, paths)
@@ -63,8 +62,8 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
         one = by_path.get(relative)
         if one is not None:
             raise SpecFileError(
-                f"{folder / FILES_FILE}: {one.path} is of {one.audience} alone, and {TASK_FILE} "
-                "gives it to everybody: take it out of one of them",
+                f"{folder / FILES_FILE}: {one.path} is for {one.audience} alone, but {TASK_FILE} "
+                "gives it to all devices: remove it from one of the two files",
                 str(folder / FILES_FILE),
             )
     compile_task(task)
@@ -73,12 +72,12 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
 
 @contextmanager
 def user_paths(start: str, folder: Path) -> Iterator[None]:
-    """Let errors name a checkout's files as the user knows them.
+    """Give files of a checkout the user's paths in errors.
 
-    ``start`` takes the place of the checkout's path, such as ``shop/ipv@v2:`` or ``folder/``.
+    ``start`` replaces the checkout's path, such as by ``shop/ipv@v2:`` or ``folder/``.
 
     Raises:
-        WalleError: As it was, with other words.
+        WalleError: The original error with replaced paths.
     """
     inside = f"{folder}{os.sep}"
     try:
@@ -98,18 +97,18 @@ def _load(ref: TaskRef, folder: Path) -> Task:
     file = folder / TASK_FILE
     if not file.is_file():
         raise SpecFileError(
-            f"{file}: is missing: a task's branch holds its definition there; walle task init "
-            "makes one",
+            f"{file}: is missing: a task's branch has its definition there; walle task init makes "
+            "one",
             str(file),
         )
-    # nothing of the environment: the same commit gives the same bytes everywhere
+    # without the environment, so that the same commit gives the same bytes everywhere
     task = load_task(file, {})
     if task is None:
         raise SpecFileError(f"{file}:1:1: expected one Task in the file", str(file), 1, 1)
     name = task.metadata.name
     if name != ref.task:
         raise SpecFileError(
-            f"{file}: metadata.name is {name!r}, the branch is {ref.task!r}: they have to be the "
+            f"{file}: metadata.name is {name!r}, but the branch is {ref.task!r}: both must be the "
             "same",
             str(file),
         )
@@ -118,7 +117,7 @@ def _load(ref: TaskRef, folder: Path) -> Task:
     if "version" in task.spec.model_fields_set and task.spec.version != ref.version:
         raise SpecFileError(
             f"{file}: spec.version is {task.spec.version!r}, the tag says {ref.version!r}: leave "
-            "spec.version out, the tag is the version",
+            "spec.version out, because the tag is the version",
             str(file),
         )
     return task.model_copy(update={"spec": task.spec.model_copy(update={"version": ref.version})})

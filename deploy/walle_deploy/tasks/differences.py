@@ -1,4 +1,4 @@
-"""What differs between two versions of a task, or between a folder and its last commit."""
+"""Differences between two versions of a task, or between a folder and its last commit."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,37 +19,37 @@ from walle_stream.errors import RefNotFoundError
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A file that differs, or who gets one."""
+    """A changed file, or a change of an audience's file."""
 
     kind: Literal["added", "removed", "changed"]
     path: str
     audience: str = ""
-    """A device id or ``user:ID``; empty: of the branch."""
+    """A device id or ``user:ID``; empty for a file of the branch."""
     resource: str = ""
-    """What the script calls an exclusive file."""
+    """The script's name of an exclusive file."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Of two states of a scenario's tasks."""
+    """Differences between two states of a scenario's tasks."""
 
     files: tuple[Change, ...]
     audiences: tuple[Change, ...]
     """Devices and users that get another file, one more, or one less."""
     patch: str
-    """As git prints it; bytes that are no UTF-8 replaced."""
+    """Git's patch, with bytes that are not UTF-8 replaced."""
 
 
 def diff_versions(group: Group, before: TaskRef, after: TaskRef) -> Difference:
-    """Return what differs between two tasks or versions of a scenario; blocks.
+    """Return the differences between two tasks or versions of a scenario; blocks.
 
     Raises:
-        RefNotFoundError: One is not there, or they are of different scenarios.
+        RefNotFoundError: One does not exist, or they belong to different scenarios.
         SpecFileError: A ``files.yaml`` is wrong.
-        GitError: The group does not answer, or a commit has what no task may have.
+        GitError: The group does not answer, or a commit has a file that no task may have.
     """
     if before.scenario != after.scenario:
         raise RefNotFoundError(
-            f"{before} and {after} are of different scenarios: two of the same can be compared"
+            f"{before} and {after} are of different scenarios: compare two of the same scenario"
         )
     with open_mirror(group, before.scenario) as mirror:
         old, new = (_state(mirror, mirror.commit(ref), str(ref)) for ref in (before, after))
@@ -57,13 +57,13 @@ def diff_versions(group: Group, before: TaskRef, after: TaskRef) -> Difference:
 
 
 def diff_folder(folder: Path) -> Difference:
-    """Return what differs between a working folder and its last commit; blocks.
+    """Return the differences between a working folder and its last commit; blocks.
 
     Raises:
-        RefNotFoundError: It is no working folder of a task.
+        RefNotFoundError: The folder is not a working folder of a task.
         SpecFileError: A ``files.yaml`` is wrong.
-        GitError: The group does not answer, or has not the last commit.
-        ConflictError: Another command works in it for long.
+        GitError: The group does not answer, or does not have the last commit.
+        ConflictError: Another command keeps the folder locked.
     """
     with open_folder(folder) as here, open_mirror(here.group, here.ref.scenario) as mirror:
         tree = here.staged_tree()
@@ -86,9 +86,9 @@ def _difference(git: Git, old: "_State", new: "_State") -> Difference:
 class _State(msgspec.Struct, frozen=True):
     commit: str
     blobs: dict[str, str]
-    """By path."""
+    """Blob ids by path."""
     own: dict[tuple[str, str], str]
-    """By audience and resource."""
+    """Blob ids by audience and resource."""
 
 
 def _state(mirror: Mirror, commit: str, name: str) -> _State:

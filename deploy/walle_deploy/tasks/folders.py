@@ -1,7 +1,7 @@
-"""A working folder: a clone of the scenario on the task's branch, as git makes one, too.
+"""A working folder: an ordinary git clone of the scenario, on the task's branch.
 
-Which task it is, is the branch that is checked out; which group, its ``origin``. Place in the
-flow: the commands that change something open it; ``publishing`` pushes what they make.
+The checked-out branch names the task, and ``origin`` names the group. The commands that change
+something open the folder; ``publishing`` pushes the results.
 """
 
 import shutil
@@ -20,7 +20,7 @@ from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 
 @dataclass(frozen=True)
 class WorkingFolder:
-    """A locked working folder; see ``open_folder``. What git cannot do raises GitError."""
+    """A locked working folder; see ``open_folder``. Failures of git raise GitError."""
 
     folder: Path
     git: Git
@@ -34,26 +34,26 @@ class WorkingFolder:
         return self.group.url(self.ref.scenario)
 
     def head(self) -> str:
-        """Return the commit that the files are of; empty before the first one."""
+        """Return the commit of the files; empty before the first commit."""
         return self.git.try_line("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
     def tree_of(self, commit: str) -> str:
-        """Return the tree of a commit; empty for an empty text."""
+        """Return the tree of a commit; empty for an empty id."""
         return self.git.line("rev-parse", "--verify", f"{commit}^{{tree}}") if commit else ""
 
     def staged_tree(self) -> str:
-        """Keep all files as they are now in a tree, the index untouched."""
+        """Store all current files in a tree, and leave the index unchanged."""
         index = self.git.folder / "index"
         with self.git.own_index() as environ:
             if index.exists():
-                # the user's knows which files did not change; with its time: a file that is as
-                # old as the index is looked into by git, as it may have changed within that second
+                # the user's index knows which files did not change. The copy keeps its time, as git
+                # reads a file as old as the index again: it may have changed within that second
                 shutil.copy2(index, environ["GIT_INDEX_FILE"])
             self.git.run("add", "--all", "--", ".", environ=environ)
             return self.git.run("write-tree", environ=environ).decode().strip()
 
     def is_ancestor(self, commit: str, of: str) -> bool:
-        """Say whether a commit is in the history of another; an empty text is in every one."""
+        """Return whether a commit is in the history of another; an empty id always is."""
         if not commit:
             return True
         return not self.git.attempt("merge-base", "--is-ancestor", commit, of).returncode
@@ -61,14 +61,14 @@ class WorkingFolder:
 
 @contextmanager
 def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFolder]:
-    """Open the working folder that a path is in, and keep other commands out; blocks.
+    """Open the working folder that contains a path, and keep other commands out; blocks.
 
-    Without ``ref`` it is that of the branch that is checked out.
+    Without ``ref`` the task is that of the checked-out branch.
 
     Raises:
-        RefNotFoundError: It is no working folder of a task.
-        GitError: git does not know who works here.
-        ConflictError: Another command works in it for long, or it is of another scenario.
+        RefNotFoundError: The path is not in a working folder of a task.
+        GitError: git does not know the user's name and address.
+        ConflictError: Another command keeps the folder locked, or the scenario is another one.
     """
     top, inner = _find(folder)
     with RepositoryLock(inner) as lock:
@@ -80,12 +80,12 @@ def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFol
         if ref is None:
             if not branch:
                 raise GitError(
-                    f"{top} is at a version, which does not change: walle task checkout "
+                    f"{top} is at a version, which does not change: run walle task checkout "
                     f"{scenario}/TASK {top}"
                 )
             ref = TaskRef.parse(f"{scenario}/{branch.removeprefix(HEADS)}")
         elif ref.scenario != scenario:
-            raise ConflictError(f"{top} is of the scenario {scenario!r}: give another folder")
+            raise ConflictError(f"{top} belongs to the scenario {scenario!r}: give another folder")
         yield WorkingFolder(top, git, lock, group, ref)
 
 
@@ -96,5 +96,5 @@ def _find(folder: Path) -> tuple[Path, Path]:
         if inner.is_dir():
             return parent, inner
     raise RefNotFoundError(
-        f"{folder} is no working folder of a task: walle task checkout SCENARIO/TASK makes one"
+        f"{folder} is not a working folder of a task: walle task checkout SCENARIO/TASK makes one"
     )

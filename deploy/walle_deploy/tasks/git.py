@@ -1,8 +1,9 @@
-"""Runs the git command: arguments as a list, a clean environment, a time limit, no prompt.
+"""The git command: arguments as a list, a clean environment, a time limit, no prompt.
 
-What the user configured decides who they are and how hosts are reached (credentials, proxies,
-ssh); nothing else of it reaches what is made here: no hooks, filters, aliases, templates or
-signatures of theirs. Place in the flow: everything in ``tasks`` that touches a repository.
+The user's configuration gives the identity and the access to hosts (credentials, proxies, ssh).
+Nothing else in that configuration changes the results: no hooks, filters, aliases, templates or
+signatures.
+Everything in ``tasks`` that touches a repository uses this module.
 """
 
 import os
@@ -34,7 +35,7 @@ _ALWAYS: Final = {
 _OVERRIDES: Final = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false"),
     *("gc.auto=0", "maintenance.auto=false", "advice.detachedHead=false"),
-    # what comes from elsewhere is looked at before it is kept
+    # objects from elsewhere are checked before they are stored
     *("transfer.fsckObjects=true", "fetch.recurseSubmodules=no", "push.recurseSubmodules=no"),
 )
 _INDEX: Final = "walle-index"
@@ -57,12 +58,12 @@ class Git:
         locks: Sequence[int] = (),
         is_near: bool = False,
     ) -> None:
-        """Point it at a repository, which need not be there yet.
+        """Set the repository, which need not exist yet.
 
         The folder is the repository's own: ``shop.git``, or a clone's ``.git``, whose files are in
-        ``work_tree``. The descriptors ``locks`` stay open as long as a command runs. What reaches a
-        group that ``is_near``, of this machine, keeps them, too; a host's helpers may go on for
-        long, such as one that keeps passwords.
+        ``work_tree``. The descriptors ``locks`` stay open as long as a command runs. Commands that
+        reach a group on this machine (``is_near``) keep them, too. Commands that reach a host do
+        not, because helpers such as a password cache may live long.
         """
         self.folder = folder
         self.work_tree = work_tree
@@ -77,13 +78,13 @@ class Git:
         is_network: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Run a command and return what it prints; blocks.
+        """Run a command and return its standard output; blocks.
 
-        Names of others stand behind ``--`` or ``refs/``. ``is_network``: it reaches the group, so
-        the user's configuration counts, and it has more time.
+        Names from other people must stand behind ``--`` or ``refs/``. A command with ``is_network``
+        reaches the group: it uses the user's configuration and has a longer time limit.
 
         Raises:
-            GitError: It failed, took too long, or there is no git.
+            GitError: The command failed or timed out, or git is missing.
         """
         process = self.attempt(*arguments, stdin=stdin, is_network=is_network, environ=environ)
         if process.returncode:
@@ -92,19 +93,19 @@ class Git:
         return process.stdout
 
     def line(self, *arguments: str) -> str:
-        """Run a command that prints one line, and return it.
+        """Run a command that prints one line, and return the line.
 
         Raises:
-            GitError: It failed.
+            GitError: The command failed.
         """
         return self.run(*arguments).decode(errors="replace").strip()
 
     def try_line(self, *arguments: str) -> str:
-        """Run a command that may fail, and return the line that it prints; empty for none."""
+        """Run a command that may fail, and return its line of output; empty for none."""
         return self.attempt(*arguments).stdout.decode(errors="replace").strip()
 
     def fetch(self, url: str, refspecs: Iterable[str], *, is_network: bool = True) -> None:
-        """Bring what refspecs name of another repository here, and nothing else; blocks."""
+        """Fetch the references that the refspecs name, and nothing else; blocks."""
         self.run(
             *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
             *("--stdin", "--", url),
@@ -114,7 +115,7 @@ class Git:
 
     @contextmanager
     def own_index(self) -> Iterator[dict[str, str]]:
-        """Give the environment of commands on an index beside the user's, which goes at the end."""
+        """Give the environment of a separate index, which is deleted at the end."""
         index = self.folder / _INDEX
         index.unlink(missing_ok=True)
         index.with_name(f"{_INDEX}.lock").unlink(missing_ok=True)
@@ -130,10 +131,10 @@ class Git:
         is_network: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command that may fail, return what it printed, and its exit code; blocks.
+        """Run a command that may fail, and return its output and exit code; blocks.
 
         Raises:
-            GitError: It took too long, or there is no git.
+            GitError: The command timed out, or git is missing.
         """
         limit = NETWORK_TIMEOUT_S if is_network else LOCAL_TIMEOUT_S
         try:
@@ -142,7 +143,7 @@ class Git:
                 input=stdin or b"",
                 capture_output=True,
                 env={**self.variables(is_network=is_network), **(environ or {})},
-                # paths are of the whole tree, wherever the user stands in it
+                # paths are relative to the whole tree, not to the user's current folder
                 cwd=self.work_tree or self.folder,
                 timeout=limit,
                 check=False,
@@ -150,11 +151,11 @@ class Git:
             )
         except subprocess.TimeoutExpired as error:
             raise GitError(
-                f"git {arguments[0]} did not end within {limit} s: look whether the group answers"
+                f"git {arguments[0]} did not end within {limit} s: check whether the group answers"
             ) from error
         except OSError as error:
             if not (self.work_tree or self.folder).is_dir():
-                raise GitError(f"{self.work_tree or self.folder} is no folder") from error
+                raise GitError(f"{self.work_tree or self.folder} is not a folder") from error
             missing: GitError = no_git(error)
             raise missing from error
 
@@ -166,7 +167,7 @@ class Git:
         return [*start, "--literal-pathspecs", *overrides, *arguments]
 
     def variables(self, *, is_network: bool) -> dict[str, str]:
-        """Return a command's environment; one ``is_network`` reads the user's configuration."""
+        """Return a command's environment, for the network with the user's configuration."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -178,18 +179,18 @@ class Git:
         return variables
 
     def identity(self) -> dict[str, str]:
-        """Return the environment that names who commits, from their own configuration.
+        """Return the environment that names the committer, from the user's configuration.
 
         Raises:
-            GitError: git does not know who they are.
+            GitError: git does not know the user's name and address.
         """
         process = self.attempt("var", "GIT_COMMITTER_IDENT", is_network=True)
         name, _, rest = process.stdout.decode(errors="replace").partition(" <")
         email, closing, _ = rest.partition(">")
         if process.returncode or not name.strip() or not closing:
             raise GitError(
-                "git does not know who you are: git config --global user.name 'Your Name', and "
-                "user.email"
+                "git does not know who you are: run git config --global user.name 'Your Name', "
+                "and the same for user.email"
             )
         variables = {}
         for role in ("AUTHOR", "COMMITTER"):
@@ -199,20 +200,20 @@ class Git:
 
 
 def git_error(arguments: Sequence[str], stderr: bytes, code: int) -> GitError:
-    """Make the error of a command that failed."""
+    """Return the error for a command that failed."""
     return GitError(f"git {arguments[0]}: {last_line(stderr) or f'ended with {code}'}")
 
 
 def no_git(error: OSError) -> GitError:
-    """Make the error of a machine without git."""
+    """Return the error for a machine without git."""
     return GitError(f"the git command cannot be run ({error.strerror}): install git 2.38 or newer")
 
 
 def last_line(stderr: bytes) -> str:
-    """Return what git said: its last line that says something, short."""
+    """Return the most useful line of git's error output, shortened."""
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
     messages = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
-    # the reason stands before what git always ends with
+    # git prints the reason before its closing lines
     reasons = [line for line in messages if line.startswith(("fatal:", "error:", "remote:", "!"))]
     text = (reasons or messages or [""])[0 if reasons else -1]
     return "".join(

@@ -1,7 +1,7 @@
-"""A group: the folder or host that holds the scenarios' repositories.
+"""A group: the folder or host with the scenarios' repositories.
 
-Place in the flow: the commands name it once (``--group`` or ``WALLE_GROUP``); repositories are
-found in it by the scenario's name.
+The user names the group once (``--group`` or ``WALLE_GROUP``). Commands find repositories in it by
+the scenario's name.
 """
 
 import os
@@ -16,7 +16,7 @@ from walle_stream.errors import RefNotFoundError
 
 GROUP_VARIABLE: Final = "WALLE_GROUP"
 CACHE_VARIABLE: Final = "WALLE_CACHE"
-"""Name of the environment variable that says where copies of repositories are kept."""
+"""Environment variable with the folder for copies of repositories."""
 
 _URL: Final = re.compile(r"(?:ssh|https?|file)://[^\s\x00-\x1f-][^\s\x00-\x1f]*")
 _SCP: Final = re.compile(r"[A-Za-z0-9_][\w.-]*@[A-Za-z0-9][\w.-]*:[^\s\x00-\x1f]+")
@@ -25,21 +25,22 @@ _SUFFIX: Final = ".git"
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Where the repositories are."""
+    """The location of the repositories."""
 
     address: str
-    """An absolute folder, or the part of a URL that stands before ``shop.git``."""
+    """An absolute folder, or the part of a URL before ``/shop.git``."""
     is_local: bool
-    """Whether it is a folder of this machine, where repositories can be made and listed."""
+    """Whether the group is a local folder, in which walle can make and list repositories."""
 
     @classmethod
     def parse(cls, text: str | None = None) -> Self:
-        """Read what names a group; None takes it from the environment.
+        """Read the name of a group; None takes it from the environment.
 
-        It is a folder, ``ssh://HOST/PATH``, ``https://...``, ``file://...`` or ``USER@HOST:PATH``.
+        The name is a folder, ``ssh://HOST/PATH``, ``https://...``, ``file://...`` or
+        ``USER@HOST:PATH``.
 
         Raises:
-            RefNotFoundError: Nothing names one, it is none of these, or it holds a password.
+            RefNotFoundError: The name is missing, has another form, or contains a password.
         """
         address = os.environ.get(GROUP_VARIABLE, "") if text is None else text
         if not address:
@@ -48,8 +49,8 @@ class Group(msgspec.Struct, frozen=True):
             )
         if _PASSWORD.match(address):
             raise RefNotFoundError(
-                "the group's URL holds a password: it would stand in files and messages; keep it "
-                "with git (git help credentials) and leave it out"
+                "the group's URL contains a password, which would appear in files and messages: "
+                "keep it with git (git help credentials) and leave it out"
             )
         if _URL.fullmatch(address) or _SCP.fullmatch(address):
             return cls(address.rstrip("/"), is_local=False)
@@ -60,14 +61,14 @@ class Group(msgspec.Struct, frozen=True):
         return cls(str(Path(address).absolute()), is_local=True)
 
     def url(self, scenario: str) -> str:
-        """Return what git calls a scenario's repository."""
+        """Return the URL of a scenario's repository for git."""
         return f"{self.address}/{scenario}{_SUFFIX}"
 
     def scenarios(self) -> list[str]:
         """Return the names of the scenarios, sorted; blocks.
 
         Raises:
-            RefNotFoundError: There is no such folder, or it is of a host, which cannot be asked.
+            RefNotFoundError: The folder does not exist, or the group is a host, which has no list.
         """
         if not self.is_local:
             raise RefNotFoundError(
@@ -87,20 +88,20 @@ def group_of_url(url: str) -> tuple[Group, str]:
     """Return the group and the scenario of a repository's URL.
 
     Raises:
-        RefNotFoundError: It is not of a scenario.
+        RefNotFoundError: The URL is not that of a scenario.
     """
     address, _, name = url.rstrip("/").rpartition("/")
     scenario = name.removesuffix(_SUFFIX)
     if not address or not is_name(scenario):
         raise RefNotFoundError(
-            f"the repository's origin {url[:200]!r} is no scenario of a group: expected "
+            f"the repository's origin {url[:200]!r} is not a scenario of a group: expected "
             "GROUP/SCENARIO.git"
         )
     return Group.parse(address), scenario
 
 
 def cache_folder() -> Path:
-    """Return where copies of repositories and checkouts are kept; it can be deleted any time."""
+    """Return the folder of copies and checkouts, which may be deleted at any time."""
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).absolute()
@@ -109,7 +110,7 @@ def cache_folder() -> Path:
 
 
 def is_name(text: str) -> bool:
-    """Say whether a text can be the name of a scenario or a task."""
+    """Return whether a text can be the name of a scenario or a task."""
     try:
         TaskRef.parse(f"{text}/{text}")
     except RefNotFoundError:

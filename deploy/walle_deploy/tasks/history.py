@@ -1,6 +1,6 @@
-"""What there is and how it came: scenarios, tasks, versions, commits, differences.
+"""Lists of scenarios, tasks, versions and commits.
 
-Place in the flow: ``walle task list``, ``log`` and ``diff``; read from the copies in the cache.
+``walle task list`` and ``log`` read them from the copies in the cache.
 """
 
 from collections.abc import Iterator
@@ -23,22 +23,22 @@ _TAG: Final = "%00".join(
 
 
 type _Problem = Literal["", "moved", "deleted"]
-"""What somebody did to a version in the group since it was seen here first."""
+"""Change of a version in the group since it was first seen here."""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A commit or a version, and who made it."""
+    """A commit or a version, with its author."""
 
     name: str
-    """The commit, or the version."""
+    """Id of the commit, or name of the version."""
     commit: str
     who: str
     when: str
-    """ISO 8601."""
+    """Time in ISO 8601."""
     subject: str
-    """First line of what they said."""
+    """First line of the message."""
     problem: _Problem = ""
-    """Of a version: the rest is as it was seen here."""
+    """For a version: the change since it was first seen; the other fields are as first seen."""
 
 
 class TaskEntry(msgspec.Struct, frozen=True):
@@ -47,9 +47,9 @@ class TaskEntry(msgspec.Struct, frozen=True):
     task: str
     """``SCENARIO/TASK``."""
     commit: str
-    """That it is at."""
+    """The task's last commit."""
     versions: tuple[Entry, ...]
-    """The newest first; annotated tags alone."""
+    """Versions, newest first; only annotated tags."""
 
 
 def list_tasks(group: Group, scenario: str) -> list[TaskEntry]:
@@ -74,7 +74,7 @@ def list_tasks(group: Group, scenario: str) -> list[TaskEntry]:
 
 
 def log_task(group: Group, ref: TaskRef, count: int | None = None) -> list[Entry]:
-    """Return the commits of a task, or up to a version, the newest first; blocks.
+    """Return the commits of a task, or those up to a version, newest first; blocks.
 
     Raises:
         RefNotFoundError: There is no such task or version.
@@ -92,7 +92,7 @@ def log_task(group: Group, ref: TaskRef, count: int | None = None) -> list[Entry
 def _versions(mirror: Mirror) -> Iterator[tuple[str, Entry]]:
     arguments = ("for-each-ref", "--sort=-taggerdate", "--sort=-version:refname")
     text = mirror.git.run(*arguments, f"--format={_TAG}", TAGS).decode(errors="replace")
-    for line in text.split("\n")[:-1]:  # and at no other character that ends lines
+    for line in text.split("\n")[:-1]:  # splitlines would also split at other characters
         name, tag, kind, commit, who, when, subject = line.split("\0", 6)
         task, _, version = name.removeprefix(TAGS).partition("/")
         if kind == "tag" and version:

@@ -1,9 +1,9 @@
-"""One walle command at a time in a repository, and what a killed one left is mended.
+"""A lock for one walle command at a time in a repository, which also repairs after a kill.
 
-The lock is a file ``walle.lock`` in the repository's folder, held by the kernel as long as the
-command or a git that it started lives. It holds a note of what is being done; who takes the
-lock and finds a note knows that its writer died, and takes away the ``*.lock`` files of git
-that were made since. Plain git commands of users do not look at it.
+The lock is a file ``walle.lock`` in the repository's folder. The kernel holds the lock as long as
+the command, or a git that it started, lives. The file has a note of the work in progress. A command
+that finds a note knows that the note's writer was killed. It then removes the ``*.lock`` files that
+git made since. Plain git commands of users ignore the lock.
 """
 
 import os
@@ -21,24 +21,24 @@ _FORMAT: Final = "1"
 
 
 class RepositoryLock:
-    """Held while a command changes a repository."""
+    """A lock that a command holds while it changes a repository."""
 
     def __init__(self, folder: Path, wait_s: float = 60.0) -> None:
-        """Take nothing yet; the folder is the repository's own, such as ``shop.git``."""
+        """Set the repository's own folder, such as ``shop.git``, without taking the lock."""
         self._path = folder / _NAME
         self._wait_s = wait_s
         self.descriptor = -1
-        """The open file, for processes that must end before the lock is free."""
+        """Open lock file, for processes that must end before the lock is free."""
         self._has_note = False
         self.left: dict[str, str] = {}
-        """What a killed command was doing; empty when the last one ended."""
+        """Note of a killed command; empty if the last command ended."""
 
     def __enter__(self) -> Self:
-        """Wait for the lock, then mend what a killed command left.
+        """Wait for the lock, then repair after a killed command.
 
         Raises:
-            ConflictError: Another command holds it for too long.
-            GitError: The folder cannot be written, or a newer walle left something there.
+            ConflictError: Another command holds the lock for too long.
+            GitError: The folder is not writable, or has a note of another version of walle.
         """
         try:
             self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -59,15 +59,15 @@ class RepositoryLock:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Give it back; what is half done, or may have reached others, stays noted."""
+        """Release the lock; a note stays if the work is incomplete or may have reached others."""
         if not self.left and (kind is None or not self._has_note):
             os.ftruncate(self.descriptor, 0)
         os.close(self.descriptor)
 
     def note(self, facts: Mapping[str, str]) -> None:
-        """Say what is being done, for who comes after a kill."""
+        """Note the work in progress, for the next command after a kill."""
         data = msgspec.json.encode({"format": _FORMAT, **facts})
-        # longer ones first padded: a kill in between leaves one line that can be read
+        # written before the cut: after a kill in between, the new note is the file's first line
         os.pwrite(self.descriptor, data + b"\n", 0)
         os.ftruncate(self.descriptor, len(data) + 1)
         self.left = {}
@@ -77,18 +77,18 @@ class RepositoryLock:
         try:
             note = msgspec.json.decode(text.splitlines()[0], type=dict[str, str])
         except msgspec.MsgspecError:
-            return {}  # cut by the kill: nothing was done yet
+            return {}  # cut by the kill, before any work was done
         if note.pop("format", "") != _FORMAT:
             raise GitError(
                 f"{self._path} is of another version of walle, which was killed here: run its "
-                "command again with that one"
+                "command again with that version"
             )
         return note
 
     def _wait(self) -> None:
         if not lock_within(self.descriptor, self._wait_s):
             raise ConflictError(
-                f"another walle command works in {self._path.parent} since over "
+                f"another walle command has worked in {self._path.parent} for over "
                 f"{self._wait_s:g} s: wait for it, or end it"
             )
 
@@ -100,4 +100,4 @@ def _take_locks_away(own: Path, since_ns: int) -> None:
                 if path != own and path.stat().st_mtime_ns >= since_ns:
                     path.unlink()
             except FileNotFoundError:
-                continue  # its git was still on its way out
+                continue  # the git process was still about to end

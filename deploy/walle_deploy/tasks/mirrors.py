@@ -1,8 +1,8 @@
-"""A copy of a scenario's repository in the cache: what is read is read from it.
+"""A copy of a scenario's repository in the cache, from which everything is read.
 
-A copy is brought up to date with each look at the group. It keeps the tags it has seen: one
-that was moved upstream is noticed, as versions do not move. Place in the flow: between the group
-and everything that reads versions.
+Each access to the group updates the copy. The copy keeps the tags that it has seen, so a tag that
+was moved upstream is noticed: versions do not move. The copy stands between the group and all code
+that reads versions.
 """
 
 import hashlib
@@ -29,21 +29,21 @@ _ABSENT: Final = re.compile(
 
 @dataclass(frozen=True)
 class Mirror:
-    """The copy of one repository, as it was when it was opened; see ``open_mirror``."""
+    """The copy of one repository at the time of its opening; see ``open_mirror``."""
 
     scenario: str
     url: str
-    """Of the repository in the group."""
+    """URL of the repository in the group."""
     git: Git
-    """On the copy."""
+    """Git on the copy."""
     refs: Mapping[str, str]
-    """Object by full name of the reference, as the group has them now."""
+    """Object ids in the group by full name of the reference, at the time of the opening."""
 
     def commit(self, ref: TaskRef) -> str:
         """Return the commit of a task's last state, or of a version.
 
         Raises:
-            RefNotFoundError: There is none; the message names what there is.
+            RefNotFoundError: The task or version does not exist; the message suggests names.
             ConflictError: The version was moved since it was first seen here.
         """
         if not ref.version:
@@ -59,18 +59,18 @@ class Mirror:
         if known != tag:
             raise ConflictError(
                 f"the version {ref} was moved: its tag was {known[:12]} when it was first seen "
-                f"here, and is {tag[:12]} in {self.url}; versions do not move: ask who did it, "
-                f"make another version, and if it has to be, delete {self.git.folder}"
+                f"here, and is {tag[:12]} in {self.url}; versions do not move: ask who moved it, "
+                f"make another version, and if necessary delete {self.git.folder}"
             )
         if self.git.line("cat-file", "-t", tag) != "tag":
             raise RefNotFoundError(
-                f"{ref}: its tag {ref.tag} is a lightweight one: a version is an annotated tag, "
-                "made by walle task tag"
+                f"{ref}: its tag {ref.tag} is lightweight, but a version is an annotated tag: make "
+                "one with walle task tag"
             )
         return self.git.line("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}")
 
     def tasks(self) -> list[str]:
-        """Return the names of all tasks, sorted; branches that can be none are left out."""
+        """Return the names of all tasks, sorted, without branches that cannot be tasks."""
         names = (name.removeprefix(HEADS) for name in self.refs if name.startswith(HEADS))
         return sorted(name for name in names if is_name(name))
 
@@ -89,8 +89,8 @@ class Mirror:
             return self._no_task(ref)
         if known:
             return RefNotFoundError(
-                f"somebody deleted the version {ref} in {self.url}: its tag was {known[:12]} when "
-                "it was first seen here"
+                f"the version {ref} was deleted in {self.url}: its tag was {known[:12]} when it "
+                "was first seen here"
             )
         return RefNotFoundError(
             f"there is no version {ref}{instead(ref.version, self.versions(ref.task))}"
@@ -99,11 +99,11 @@ class Mirror:
 
 @contextmanager
 def open_mirror(group: Group, scenario: str) -> Iterator[Mirror]:
-    """Bring the copy of a scenario up to date, and keep others from changing it; blocks.
+    """Update the copy of a scenario, and lock it against other commands; blocks.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
-        GitError: The group does not answer, or git refuses what it holds.
+        GitError: The group does not answer, or git refuses its contents.
     """
     url = group.url(scenario)
     folder = _folder(url)
@@ -122,9 +122,9 @@ def open_mirror(group: Group, scenario: str) -> Iterator[Mirror]:
 
 
 def seen_version(group: Group, ref: TaskRef) -> str:
-    """Return the tag of a version as it was seen here last; empty where it never was.
+    """Return the tag of a version as last seen on this machine; empty if never seen.
 
-    The group is not asked.
+    This function does not ask the group.
     """
     folder = _folder(group.url(ref.scenario))
     if not (folder / "HEAD").is_file():
@@ -136,8 +136,8 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
     """Ask the group for a scenario's branches and tags; blocks.
 
     Returns:
-        The object by the reference's full name; what can be no task or version is left out: it
-        may stand in the way of one, as a file in the place of a folder.
+        Object ids by full name of the reference. References that cannot be a task or a version are
+        left out, because one may collide with a valid name, as a file with a folder.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
@@ -150,14 +150,14 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
         if _ABSENT.search(process.stderr.decode(errors="replace")):
             if not group.is_local:
                 raise RefNotFoundError(
-                    f"there is no scenario {scenario!r} in {group.address}: a host's repositories "
-                    "are made there; make an empty one, or look whether you may read it"
+                    f"there is no scenario {scenario!r} in {group.address}: make an empty "
+                    "repository at the host, or check whether you may read it"
                 )
             names = group.scenarios()
             if scenario in names:
                 raise GitError(
                     f"git finds no repository at {url}: it is damaged (git fsck), or an insteadOf "
-                    "of your git configuration has git look elsewhere (git config --show-origin "
+                    "in your git configuration leads elsewhere (git config --show-origin "
                     "--get-regexp insteadof)"
                 )
             raise RefNotFoundError(
@@ -166,7 +166,7 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
         failed: GitError = git_error(arguments, process.stderr, process.returncode)
         raise failed
     lines = (line.partition(b"\t") for line in process.stdout.split(b"\n"))
-    # other names may hold what ends lines elsewhere, or be no UTF-8
+    # other names may contain characters that end lines elsewhere, or may not be UTF-8
     named = (
         (name.decode(errors="replace"), object_id.decode()) for object_id, _, name in lines if name
     )
@@ -185,7 +185,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _object(git: Git, name: str) -> str:
-    """Return what a reference is at, empty where there is none; of that very name."""
+    """Return the object of the reference with exactly this name, or "" if it does not exist."""
     return git.try_line("show-ref", "--verify", "--hash", "--", name)
 
 
@@ -199,11 +199,11 @@ def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
     lines = git.run("for-each-ref", form).decode().splitlines()
     have = dict(line.split(" ") for line in lines)
     heads = [name for name in refs if name.startswith(HEADS) and have.get(name) != refs[name]]
-    # a tag that is here already stays what it was
+    # a tag in the copy keeps its first object
     tags = [name for name in refs if name.startswith(TAGS) and name not in have]
     deleted = [name for name in have if name.startswith(HEADS) and name not in refs]
     if deleted:
-        # before others come: 'a' may stand where 'a/b' was
+        # before the fetch, because 'a' may now stand where 'a/b' was
         git.run(
             "update-ref", "--stdin", stdin=b"".join(b"delete %b\n" % g.encode() for g in deleted)
         )

@@ -1,8 +1,8 @@
-"""Pushes a commit or a tag to the group, or nothing: the last moment where authors meet.
+"""Pushes of a commit or a tag to the group, which succeed as a whole or change nothing.
 
-A push names what the group must still have; if somebody was first, nothing changes anywhere.
-What is pushed is noted before, so that the next command after a kill knows of it. Place in the
-flow: below the commands ``init``, ``commit`` and ``tag``.
+A push names the state that the group must still have. If another author was first, nothing changes
+anywhere. The command notes the push before it begins, so that the next command after a kill knows
+about it. The commands ``init``, ``commit`` and ``tag`` use this module.
 """
 
 from contextlib import ExitStack, suppress
@@ -23,7 +23,7 @@ _REFUSED: Final = (
 
 
 def fetch_branch(work: WorkingFolder) -> str:
-    """Bring the group's state of the task here, and return its commit, empty for none; blocks.
+    """Fetch the group's state of the task, and return its commit, empty for none; blocks.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
@@ -36,7 +36,7 @@ def fetch_branch(work: WorkingFolder) -> str:
 
 
 def upstream_tag(work: WorkingFolder, name: str) -> str:
-    """Return the object of a tag, named without ``refs/tags/``, in the group; empty for none.
+    """Return the object of a tag (without ``refs/tags/``) in the group; empty for none.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
@@ -46,10 +46,10 @@ def upstream_tag(work: WorkingFolder, name: str) -> str:
 
 
 def push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None:
-    """Push a commit or a tag to a reference, which must be at ``expected``; empty: not there.
+    """Push a commit or a tag to a reference that is at ``expected``; "" if it must not exist.
 
     Raises:
-        ConflictError: The reference is somewhere else by now.
+        ConflictError: The reference has moved meanwhile.
         GitError: The group does not answer, or refuses.
     """
     arguments = (
@@ -60,9 +60,9 @@ def push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None:
     with ExitStack() as stack:
         git = work.git
         if work.group.is_local:
-            # a kill of this command may leave git's own lock there: the next one takes it away
+            # a kill of this command may leave git's own lock there, which the next command removes
             far = stack.enter_context(RepositoryLock(Path(work.url)))
-            with suppress(OSError):  # who may not write there cannot push, either
+            with suppress(OSError):  # a user without write access cannot push, either
                 add_hook(Path(work.url))
             if far.left:
                 far.note({})
@@ -73,10 +73,10 @@ def push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None:
         return
     output = (process.stdout + process.stderr).decode(errors="replace")
     if any(reason in output for reason in _REFUSED):
-        work.lock.note({})  # nobody has it: there is nothing to go on with
+        work.lock.note({})  # the group does not have the object: nothing is left to finish
         raise ConflictError(
-            f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "
-            "at this moment: run the same command again"
+            f"{work.ref}: another person changed {name.removeprefix('refs/')} in "
+            f"{work.group.address} at this moment: run the same command again"
         )
     failed: GitError = git_error(("push",), process.stderr + process.stdout, process.returncode)
     raise failed

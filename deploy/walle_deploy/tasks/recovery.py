@@ -1,7 +1,7 @@
-"""Moves a working folder from one commit to another, and finishes what a kill interrupted.
+"""Moves of a working folder from one commit to another, and recovery after a kill.
 
-Every step can be done again: a file is written only where it has the old content, or
-the new one already. The folder's lock notes the step first.
+Every step can be repeated: a file is written only if it has the old content, or already the new
+one. The folder's lock notes the step first.
 """
 
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ from walle_stream.errors import ConflictError
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Where a working folder goes."""
+    """A move of a working folder."""
 
     from_tree: str
-    """What its files are now; empty: there are none."""
+    """Tree of the current files; empty for none."""
     to_tree: str
     commit: str
-    """What the folder is at then."""
+    """The folder's commit after the move."""
     branch: str = ""
-    """The task; empty: at a version."""
+    """Branch of the task; empty for a version."""
     upstream: str = ""
-    """What the group's branch is at."""
+    """Commit of the group's branch."""
 
 
 def move(work: WorkingFolder, target: Move) -> None:
-    """Bring files, branch and index to a commit; what is to be done is noted in the lock.
+    """Bring files, branch and index to a commit; the lock notes the move first.
 
     Raises:
-        ConflictError: A file was edited after a kill, so that it is neither as before nor after.
+        ConflictError: A file was edited after a kill, and has neither the old nor the new content.
         GitError: A file cannot be written.
     """
     work.lock.note({"do": "move", **msgspec.to_builtins(target)})
@@ -42,9 +42,9 @@ def move(work: WorkingFolder, target: Move) -> None:
 
 
 def recover(work: WorkingFolder) -> str:
-    """Finish what a killed command began, or forget it where it reached nobody; blocks.
+    """Finish the work of a killed command, or drop it if it did not reach the group; blocks.
 
-    What was finished is returned for people; empty: nothing was left.
+    The result describes the finished work for people; empty for none.
 
     Raises:
         ConflictError: A file was edited after the kill.
@@ -97,7 +97,7 @@ def _update_files(work: WorkingFolder, before: str, after: str) -> None:
     edited = [path for path, ids in changes.items() if content_ids[path] not in ids]
     if edited:
         raise ConflictError(
-            f"{work.folder / edited[0]} was edited while a command that was killed was not done "
+            f"{work.folder / edited[0]} was edited after a command was killed half-way "
             f"({len(edited)} such files): move it away, run the command again, then put it back"
         )
     written = [path for path, (_, new) in changes.items() if new]
@@ -112,7 +112,7 @@ def _update_files(work: WorkingFolder, before: str, after: str) -> None:
 
 
 def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[str, str]]:
-    """Return the blobs before and after of each path that differs; empty where there is none."""
+    """Return the old and new blob of each path that differs; empty for a missing file."""
     if before:
         arguments = ("diff-tree", "-r", "-z", "--no-renames", "--raw", before, after)
         parts = work.git.run(*arguments).decode().split("\0")[:-1]
@@ -126,11 +126,11 @@ def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[st
 
 
 def _content_ids(work: WorkingFolder, paths: list[str]) -> dict[str, str]:
-    """Return the blob that each file would be now; empty where there is none."""
+    """Return the blob id of each file's current content; empty for a missing file."""
     files = ((path, work.folder / path) for path in paths)
     existing = [path for path, file in files if file.is_file() and not file.is_symlink()]
     names = "".join(f"{path}\n" for path in existing).encode()
-    # with the conversions of .gitattributes, as add has them
+    # with the conversions of .gitattributes, as git add applies them
     ids = work.git.run("hash-object", "--stdin-paths", stdin=names).decode().split()
     return dict.fromkeys(paths, "") | dict(zip(existing, ids, strict=True))
 

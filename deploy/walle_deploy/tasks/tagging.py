@@ -1,6 +1,6 @@
-"""Makes a version: an annotated tag on what the group has of the task.
+"""New versions: a version is an annotated tag on the group's commit of the task.
 
-Place in the flow: ``walle task tag``; releases and builds begin with a tag.
+``walle task tag`` uses this module. Releases and builds begin with a tag.
 """
 
 from pathlib import Path
@@ -17,24 +17,25 @@ from walle_stream.errors import ConflictError, GitError
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """A version that was made."""
+    """A new version."""
 
     ref: TaskRef
     commit: str
     mended: str = ""
-    """What a killed command had left and was finished first."""
+    """Work of a killed command that was finished first."""
 
 
 def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
-    """Make a version, such as ``v2``, of what the group has; blocks.
+    """Make a version, such as ``v2``, of the folder's commit in the group; blocks.
 
-    The folder's files are committed. An empty message is the version's name.
+    The folder's files must be committed. An empty message becomes the version's name.
 
     Raises:
-        ConflictError: There is such a version, or somebody made one at this moment.
+        ConflictError: The version exists already, or another author made it at this moment.
         GitError: The folder has changes that are not committed, or the group refuses.
-        RefNotFoundError: The name is none, it is no working folder, or the group is not there.
-        SpecFileError: A definition is wrong, or says another version.
+        RefNotFoundError: The name is invalid, the folder is not a working folder, or the group is
+            missing.
+        SpecFileError: A definition is wrong, or names another version.
         ScriptError: The script is wrong.
     """
     with open_folder(folder) as work:
@@ -42,7 +43,7 @@ def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
         ref = TaskRef.parse(f"{work.ref.name}@{version}")
         head = _committed_head(work)
         _refuse_existing(work, ref, head, mended)
-        if upstream_tag(work, ref.tag):  # it is what a killed command made, just like this
+        if upstream_tag(work, ref.tag):  # a killed command made exactly this tag
             return Tagged(ref, head, mended)
         check_tree(work, work.tree_of(head), ref)
         tag = _make_tag(work, ref, head, message or str(ref))
@@ -57,14 +58,14 @@ def _committed_head(work: WorkingFolder) -> str:
     head = work.head()
     if work.staged_tree() != work.tree_of(head):
         raise GitError(
-            f"{work.folder} has changes that are not committed: walle task commit, or take them "
-            "back, then tag"
+            f"{work.folder} has changes that are not committed: run walle task commit, or revert "
+            "them, then tag"
         )
     upstream = fetch_branch(work)
     if not upstream or not work.is_ancestor(head, upstream):
         raise GitError(
-            f"{work.folder} has commits that {work.group.address} has not: walle task commit "
-            "pushes them, then tag"
+            f"{work.folder} has commits that {work.group.address} does not have: push them with "
+            "walle task commit, then tag"
         )
     return head
 
@@ -75,12 +76,12 @@ def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) 
     if here and upstream and here != upstream:
         raise ConflictError(
             f"the version {ref} was moved: its tag is {here[:12]} here and {upstream[:12]} in "
-            f"{work.group.address}; versions do not move: ask who did it, and take another name"
+            f"{work.group.address}; versions do not move: ask who moved it, and choose another name"
         )
     if not upstream and (here or seen_version(work.group, ref)):
         raise ConflictError(
-            f"there was a version {ref}, which somebody deleted in {work.group.address}: names are "
-            "used up, take another one"
+            f"the version {ref} was deleted in {work.group.address}, and names are not used again: "
+            "choose another name"
         )
     if not upstream:
         return
@@ -88,7 +89,7 @@ def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) 
     peeled = work.git.try_line("rev-parse", "--verify", "--quiet", f"{TAGS}{ref.tag}^{{commit}}")
     if is_just_mended and peeled == head:
         return
-    raise ConflictError(f"there is a version {ref} already: a version is made once, name the next")
+    raise ConflictError(f"the version {ref} exists already and cannot change: name the next one")
 
 
 def _make_tag(work: WorkingFolder, ref: TaskRef, commit: str, message: str) -> str:

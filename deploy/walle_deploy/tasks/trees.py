@@ -1,8 +1,8 @@
-"""The files of a commit: listed, checked and read, never checked out by git.
+"""The files of a commit: listed, checked and read, but never checked out by git.
 
-Whoever can push can put anything into a tree. What is no plain file with a plain name, or is
-too large, is refused before a byte of it is read. Filters, end-of-line conversions and export
-rules of ``.gitattributes`` are passed over: the bytes are those that git keeps.
+An author can push anything in a tree. A file is refused before any byte of it is read if it is not
+a plain file with a plain name, or is too large. The filters, end-of-line conversions and export
+rules of ``.gitattributes`` are ignored: the bytes are those that git stores.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from walle_deploy.tasks.git import LOCAL_TIMEOUT_S, Git, no_git
 from walle_stream.errors import GitError
 
 FILE_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Largest file of a task: as large as a package may be."""
+"""Size of the largest file of a task, equal to the limit of a package."""
 
 TREE_MAX_BYTES: Final = 4 * 1024 * 1024 * 1024
 TREE_MAX_FILES: Final = 100_000
@@ -35,19 +35,19 @@ class TreeFile(msgspec.Struct, frozen=True):
     """A file of a commit."""
 
     path: str
-    """Relative, parts between slashes."""
+    """Relative path with ``/`` between the parts."""
     blob: str
-    """Id of its content in git."""
+    """Git's id of the content."""
     size_bytes: int
 
 
 def list_tree(git: Git, tree: str, origin: str) -> list[TreeFile]:
-    """List the files of a commit or tree, by path; refuse what must not be in one.
+    """List the files of a commit or tree by path, and refuse files that no task may have.
 
-    ``origin`` is what messages call it, such as ``shop/ipv@v2``.
+    ``origin`` names the tree in messages, such as ``shop/ipv@v2``.
 
     Raises:
-        GitError: Something in it is no plain file of a plain name, or too large.
+        GitError: An entry is not a plain file with a plain name, or is too large.
     """
     listed = git.run("ls-tree", "-r", "-z", "-l", "--full-tree", tree)
     files = []
@@ -71,10 +71,10 @@ def list_tree(git: Git, tree: str, origin: str) -> list[TreeFile]:
 
 
 def export_files(git: Git, files: Sequence[TreeFile], folder: Path, origin: str) -> None:
-    """Write files of a commit into an empty folder, piece by piece.
+    """Write files of a commit into an empty folder, in pieces.
 
     Raises:
-        GitError: git ends before it gave all, or a file is a git-lfs pointer.
+        GitError: git ended too early, or a file is a git-lfs pointer.
         OSError: The disk is full.
     """
     try:
@@ -102,7 +102,7 @@ def export_files(git: Git, files: Sequence[TreeFile], folder: Path, origin: str)
 
 
 def blob_id(path: Path, size_bytes: int, like: str) -> str:
-    """Return the id that git gives to a file's content."""
+    """Return git's id of a file's content."""
     is_sha1 = len(like) == _HEX_OF_SHA1
     digest = hashlib.sha1(usedforsecurity=False) if is_sha1 else hashlib.sha256()
     digest.update(b"blob %d\0" % size_bytes)
@@ -111,7 +111,7 @@ def blob_id(path: Path, size_bytes: int, like: str) -> str:
 
 
 def is_whole(files: Iterable[TreeFile], folder: Path) -> bool:
-    """Say whether a folder has exactly the contents of these files, and no others."""
+    """Return whether a folder has exactly these files with their contents, and no others."""
     named = {file.path: file for file in files}
     try:
         paths = {
@@ -137,16 +137,16 @@ def _copy_blob(process: subprocess.Popen[bytes], file: TreeFile, path: Path, ori
         stdin.write(f"{file.blob}\n".encode())
         stdin.flush()
     except BrokenPipeError:
-        pass  # it says below what is missing
+        pass  # the missing answer is reported below
     header = stdout.readline().split()
     if header[1:] != [b"blob", str(file.size_bytes).encode()]:
-        raise GitError(f"{origin}: git cannot read {_shown(file.path)}: look at the repository")
+        raise GitError(f"{origin}: git cannot read {_shown(file.path)}: check the repository")
     with path.open("xb") as target:
         left = file.size_bytes
         while left:
             piece = stdout.read(min(left, _PIECE_BYTES))
             if not piece:
-                raise GitError(f"{origin}: git gave only a part of {_shown(file.path)}")
+                raise GitError(f"{origin}: git returned only a part of {_shown(file.path)}")
             if left == file.size_bytes <= _LFS_MAX_BYTES and piece.startswith(_LFS):
                 raise GitError(
                     f"{origin}: {_shown(file.path)} is a git-lfs pointer, not the file: commit "
@@ -160,7 +160,7 @@ def _copy_blob(process: subprocess.Popen[bytes], file: TreeFile, path: Path, ori
 def _kind_problem(mode: str) -> str | None:
     if mode in {"100644", "100755"}:
         return None
-    return f"is {_KINDS.get(mode, f'of mode {mode}')}: only plain files travel, put the file there"
+    return f"is {_KINDS.get(mode, f'of mode {mode}')}: only plain files travel, add the file itself"
 
 
 def _path_problem(path: str) -> str | None:

@@ -1,6 +1,6 @@
-"""Tries a task: its definition, its sample, its own tests. This runs the task's code.
+"""A trial of a task: its definition, its sample, its own tests. A trial runs the task's code.
 
-Place in the flow: ``walle task test``, before a commit and a tag.
+``walle task test`` uses this module, before a commit and a tag.
 """
 
 import subprocess
@@ -23,13 +23,13 @@ TIMEOUT_S: Final = 600
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What came of it; a wrong definition is an error instead."""
+    """Result of a trial; a wrong definition raises an error instead."""
 
     task: str
     features: int | None
-    """That the sample gave; None: there is no ``pipeline.yaml``."""
+    """Number of features from the sample; None without ``pipeline.yaml``."""
     tests: str
-    """``passed``, ``failed``, or why there were none."""
+    """``passed``, ``failed``, or the reason why no tests ran."""
     output: str
 
     @property
@@ -39,7 +39,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 def try_task(folder: Path) -> Trial:
-    """Check a folder's task, run it over its sample, run its tests; blocks.
+    """Check a folder's task, run it over its sample and run its tests; blocks.
 
     Raises:
         WalleError: A definition or script is wrong, or the sample cannot be run.

@@ -266,7 +266,7 @@ def test_the_open_mode_says_so_at_the_start_and_in_the_status(folder):
         while not open_ms(folder):
             assert time.monotonic() < ends
     said = (folder / "stderr").read_text()
-    assert said.count("authentication is open: nobody is asked") == 1
+    assert said.count("authentication is open: devices need no proof") == 1
 
 
 def certificate(name, key, issuer=None, signer=None):

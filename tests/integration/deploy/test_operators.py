@@ -119,7 +119,7 @@ def test_a_team_from_a_release_to_a_kept_head(folder, walle):
         (folder / "head.jwt").write_text(head)
         check = ("release", "audit", "--against", "head.jwt", "--keys", "who/keys.json")
         code, said, _ = walle(*check, *eve)
-        assert (code, said.startswith("the chain contains the head that was kept")) == (0, True)
+        assert (code, said.startswith("the chain contains the saved head")) == (0, True)
         # past the service, by who has the store: the same routes, so the same tokens
         local = ("--store", "releases.db")
         assert walle("release", "rollback", "ipv-v1", *local)[0] == 16
@@ -136,7 +136,7 @@ def test_a_team_from_a_release_to_a_kept_head(folder, walle):
         code, said, problem = walle(*check, *eve)
         assert (code, said) == (17, "")
         assert len(problem.splitlines()) == 1
-        assert "made anew or cut off" in problem
+        assert "rewritten or cut off" in problem
 
 
 def test_a_service_that_dies_between_commit_and_answer_does_it_once(folder, walle):

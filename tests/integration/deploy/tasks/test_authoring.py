@@ -205,12 +205,12 @@ def test_of_two_who_begin_a_task_or_make_a_version_at_once_one_is_told(bench):
 def test_a_task_that_is_there_is_not_begun_again(bench, somebody):
     folder = bench.begin()
     bench.commit(folder, {"a.txt": "a"})
-    with pytest.raises(ConflictError, match=r"there is a task shop/ipv already .* by Ada, .*check"):
+    with pytest.raises(ConflictError, match=r"the task shop/ipv exists already .* by Ada, .*check"):
         init_task(bench.group, IPV, bench.root / "again")
     assert not (bench.root / "again").exists()
     somebody("Bea")
     init_task(bench.group, TaskRef("shop", "otto"), bench.root / "otto")
-    with pytest.raises(ConflictError, match="holds something already"):
+    with pytest.raises(ConflictError, match="is not empty"):
         init_task(bench.group, TaskRef("shop", "third"), folder)
     assert not [path for path in bench.root.iterdir() if path.name.startswith(".")]
 
@@ -229,7 +229,7 @@ def test_a_version_is_made_once_of_what_is_committed(bench):
         tag_version(folder, "v1")
     commit_folder(folder)
     tag_version(folder, "v1", "The first")
-    with pytest.raises(ConflictError, match="there is a version shop/ipv@v1 already"):
+    with pytest.raises(ConflictError, match="the version shop/ipv@v1 exists already"):
         tag_version(folder, "v1")
     with pytest.raises(RefNotFoundError, match="names no version"):
         tag_version(folder, "-v")
@@ -267,7 +267,7 @@ def test_nobody_moves_or_deletes_a_version_with_plain_git(bench, has_hook):
     for refspec in (":refs/tags/ipv/v1", "+refs/tags/ipv/v1"):
         with pytest.raises(subprocess.CalledProcessError) as error:
             bench.git("push", "origin", refspec, folder=folder)
-        assert b"is a version: it does not move and is not deleted" in error.value.stderr
+        assert b"is a version, which cannot be moved or deleted" in error.value.stderr
     assert bench.git("for-each-ref", "refs/tags") == before
     bench.git("tag", "-a", "-m", "by hand", "ipv/v3", "HEAD", folder=folder)
     bench.git("push", "origin", "refs/tags/ipv/v3", folder=folder)
@@ -284,10 +284,10 @@ def test_the_name_of_a_version_that_was_deleted_is_used_up(bench, monkeypatch):
     bench.commit(folder, {"a.txt": "a"})
     bench.git("tag", "-f", "-a", "-m", "moved", "ipv/v2", "ipv")
     for author in (folder, other):
-        with pytest.raises(ConflictError, match=r"somebody deleted in .*: names are used up"):
+        with pytest.raises(ConflictError, match=r"was deleted in .*, and names are not used again"):
             tag_version(author, "v1")
     [task] = list_tasks(bench.group, "shop")
-    with pytest.raises(RefNotFoundError, match=r"deleted the version shop/ipv@v1 "):
+    with pytest.raises(RefNotFoundError, match=r"the version shop/ipv@v1 was deleted in "):
         log_task(bench.group, TaskRef("shop", "ipv", "v1"))
     found = {each.name: each.problem for each in task.versions}
     assert found == {"v1": "deleted", "v2": "moved", "v3": ""}
@@ -296,7 +296,7 @@ def test_the_name_of_a_version_that_was_deleted_is_used_up(bench, monkeypatch):
 def test_a_task_with_a_version_is_not_begun_again(bench):
     folder = bench.begin()
     bench.git("tag", "-a", "-m", "the template as it is", "ipv/v1", "ipv")
-    with pytest.raises(ConflictError, match="there is a task shop/ipv already"):
+    with pytest.raises(ConflictError, match="the task shop/ipv exists already"):
         init_task(bench.group, IPV, bench.root / "other")
     assert folder.is_dir()
 
@@ -329,7 +329,7 @@ def test_what_stood_in_the_way_of_a_version_upstream_is_not_kept(bench):
 def test_a_task_whose_branch_was_deleted_is_not_begun_again(bench):
     bench.version(bench.begin(), "v1")
     bench.git("update-ref", "-d", "refs/heads/ipv")
-    with pytest.raises(ConflictError, match="has versions, but somebody deleted its branch"):
+    with pytest.raises(ConflictError, match="has versions, but its branch was deleted"):
         init_task(bench.group, IPV, bench.root / "other")
 
 

@@ -172,7 +172,7 @@ def test_a_definition_reaches_nothing_outside_its_commit(bench, monkeypatch, tmp
             (text + "  resources: {x: ../../../secret}\n", "is not among the files of the commit"),
             (text + f"  resources: {{x: {tmp_path}/secret}}\n", "is not among the files"),
             (text + "  config: {x: '${SECRET}'}\n", "SECRET"),
-            (text.replace("name: ipv", "name: otto"), "metadata.name is 'otto', the branch is"),
+            (text.replace("name: ipv", "name: otto"), "metadata.name is 'otto', but the branch is"),
         ]
     ):
         entries = [("100644", "task.yaml", wrong.encode()), ("100644", "script.py", script)]
@@ -189,7 +189,7 @@ def test_a_file_of_one_user_cannot_be_in_the_package_of_all(bench):
     folder = bench.begin()
     files = task_with(bench, folder, resources={"p": "users/ada.bin"})
     files |= {"files.yaml": OWN, "users/ada.bin": "a", "devices/m-1.onnx": "1"}
-    with pytest.raises(SpecFileError, match=r"users/ada.bin is of user:ada alone, and task.yaml"):
+    with pytest.raises(SpecFileError, match=r"users/ada.bin is for user:ada alone, but task.yaml"):
         bench.commit(folder, files)
 
 

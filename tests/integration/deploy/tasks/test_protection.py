@@ -10,7 +10,7 @@ from walle_deploy.tasks.tagging import tag_version
 
 pytestmark = pytest.mark.integration
 
-REFUSED = "refs/tags/ipv/v1 is a version: it does not move and is not deleted, make another one"
+REFUSED = "refs/tags/ipv/v1 is a version, which cannot be moved or deleted: make another one"
 
 PACK = b"PACK\0\0\0\2\0\0\0\0"
 EMPTY_PACK = PACK + hashlib.sha1(PACK, usedforsecurity=False).digest()
@@ -82,16 +82,16 @@ def test_a_repository_of_before_gets_the_hook_with_the_next_push(bench, folder):
 
 def test_no_tag_stands_in_the_way_of_a_tasks_versions(bench, folder):
     bench.git("tag", "-a", "-m", "x", "otto", folder=folder)
-    assert "refs/tags/otto is no version: a tag is named TASK" in refused(bench, folder, "otto")
+    assert "refs/tags/otto is not a version: a tag is named TASK" in refused(bench, folder, "otto")
     for name in ("ipv/v2/x", "ipv/v2/x/y"):
         said = refused(bench, folder, f"HEAD:refs/tags/{name}")
-        assert f"refs/tags/{name} is no version" in said
+        assert f"refs/tags/{name} is not a version" in said
     tag_version(folder, "v2")
 
 
 def test_no_branch_stands_in_the_way_of_a_task(bench, folder):
     said = refused(bench, folder, "HEAD:refs/heads/cart/x")
-    assert "refs/heads/cart/x is no task: a branch has no / in its name" in said
+    assert "refs/heads/cart/x is not a task: a branch has no / in its name" in said
     bench.git("push", "origin", "HEAD:refs/heads/cart", "HEAD:refs/notes/x/y", folder=folder)
 
 

@@ -117,7 +117,7 @@ def store(folder):
 
 
 def test_it_says_who_would_get_a_release_alone_and_why(ran):
-    region = "any(os is android, region is cn-*) is not known of it"
+    region = "any(os is android, region is cn-*) is not known"
     assert ran().splitlines() == [
         "2 of 5 devices would get shop/ipv@v2 by release r1 at stage full, 1 have it",
         "        2  shop/ipv@v2 by release r1, 1 have it (all conditions are met): d-1, d-2",
@@ -160,7 +160,7 @@ def test_with_a_store_others_come_first_and_the_rest_gets_the_stable_version(
 
 def test_without_a_file_it_says_what_is_offered_now_of_all_tasks(dry_run, folder, store):
     lines = dry_run("--store", folder / "releases.db").splitlines()
-    assert lines[0] == "5 devices, 2 tasks that are released"
+    assert lines[0] == "5 devices, 2 released tasks"
     assert "read/x@v7 the stable version (no release of the task is offered)" in lines[1]
     for option in ("--full", "--alone", "--percent=3"):
         with pytest.raises(SystemExit):
@@ -263,9 +263,9 @@ def test_the_former_name_of_the_file_of_attributes_is_understood(ran, folder, mo
 def test_a_policy_is_judged_by_itself(dry_run, folder):
     lines = dry_run(folder / "policy.yaml").splitlines()
     assert lines == [
-        "4 of 5 devices would be let in by policy some, 0 have it",
-        "        4  let in (all conditions are met): d-1, d-2, d-3, d-9",
-        "        1  not let in (some: app is shop is not met): d-4",
+        "4 of 5 devices would be admitted by policy some, 0 have it",
+        "        4  admitted (all conditions are met): d-1, d-2, d-3, d-9",
+        "        1  not admitted (some: app is shop is not met): d-4",
     ]
     assert dry_run(folder / "policy.yaml", "--percent", "0").startswith("0 of 5")
     with pytest.raises(SpecFileError, match="a Policy has no beta"):
@@ -316,12 +316,12 @@ def test_a_file_of_ids_that_cannot_be_read_is_an_error(ran, folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"device": "d"}\n{"device": 3}\n', r"population\.jsonl:2:1: no profile of a device"),
+        ('{"device": "d"}\n{"device": 3}\n', r"population\.jsonl:2:1: not a profile of a device"),
         (
             '{"device": "d"}\n\n{"device": "d", "os": "x"}\n',
-            r"population\.jsonl:3:1: device 'd' stands in line 1 already",
+            r"population\.jsonl:3:1: device 'd' is in line 1 already",
         ),
-        ("\n", "there is no device in it"),
+        ("\n", "the file has no device"),
         ('{"device": "d"}\n{"device": "user:ann"}\n', "cannot begin with 'user:'"),
         (None, "cannot be read: No such file"),
     ],

@@ -57,16 +57,16 @@ def test_either_one_device_or_a_file_of_them():
         with pytest.raises(SystemExit):
             parsed(*arguments)
     pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
-    with pytest.raises(SpecFileError, match="--app-version goes with --id"):
+    with pytest.raises(SpecFileError, match="--app-version needs --id"):
         run("--profiles", "p.jsonl", "--app-version", "7")
-    with pytest.raises(SpecFileError, match="--follow goes with --id"):
+    with pytest.raises(SpecFileError, match="--follow needs --id"):
         run("--profiles", "p.jsonl", "--follow")
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://h:1/path", "http://h:p", "nourl"])
 def test_a_service_that_is_no_address_is_refused(url):
     pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
-    with pytest.raises(SpecFileError, match=r"--service .* is no address") as caught:
+    with pytest.raises(SpecFileError, match=r"--service .*is not the address") as caught:
         run("--id", "d", "--service", url)
     assert caught.value.exit_code == 3
 
@@ -160,7 +160,7 @@ def test_who_asks_is_proven_by_a_token_or_by_a_key_that_signs_them(tmp_path, mon
 
 def test_a_token_of_one_device_is_none_of_many():
     pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
-    with pytest.raises(SpecFileError, match="--token goes with --id"):
+    with pytest.raises(SpecFileError, match="--token needs --id"):
         access("--profiles", "p", "--token", "t")
     with pytest.raises(SpecFileError, match="cannot be read"):
         access("--id", "d", "--token", "none")

@@ -27,7 +27,7 @@ def test_an_address_of_a_server_is_one(text):
     ],
 )
 def test_what_is_none_is_refused(text):
-    with pytest.raises(SpecFileError, match=r"--files .*is no address of a server"):
+    with pytest.raises(SpecFileError, match=r"--files .*is not the address of a server"):
         need_url("--files", text, has_path=True)
 
 

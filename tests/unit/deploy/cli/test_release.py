@@ -96,7 +96,7 @@ def test_what_devices_have_from_before_is_adopted(release):
             release("adopt", wrong)
     assert release("adopt", "shop/cart@v7", "--by", "bob").startswith("shop/cart: v7 is stable")
     assert json.loads(release("audit", "--json").splitlines()[-1])["action"] == "adopt"
-    with pytest.raises(ConflictError, match="stable version already"):
+    with pytest.raises(ConflictError, match="already has a stable version"):
         release.json("adopt", "shop/cart@v7")
 
 
@@ -118,9 +118,9 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     text = release("status", "ipv-v2")
     for part in (
         "20 % of the devices",
-        "s to go by and 40 more devices to report",
+        "s to pass and 40 more devices to report",
         "'walle release advance ipv-v2' goes on",
-        "as none takes releases on now (walle serve)",
+        "because none drives releases now (walle serve)",
         "v1: 190, v2: 10",
         "1 of 10 devices of v2, 0 of 190 devices of v1 beside",
         "1 more would stop it",
@@ -200,7 +200,7 @@ def test_a_watch_goes_on_when_the_store_answers_again(release, monkeypatch, caps
     with pytest.raises(ReleaseStateError, match="stopped: no"):
         release("watch", "ipv-v2")
     assert capsys.readouterr().err == (
-        "walle: the database does not answer; watching goes on when it answers\n"
+        "walle: the database does not answer; watching continues when it answers\n"
     )
 
 
@@ -259,7 +259,7 @@ def test_a_rewritten_log_lacks_the_head_that_was_kept(release, tmp_path):
     kept.write_text(release("audit", "--head", "--sign", tmp_path / "signing.json"))
     against = ("audit", "--against", kept, "--keys", tmp_path / "keys.json")
     release("pause", "ipv-v2")
-    assert release(*against) == "the chain contains the head that was kept, entry 4\n"
+    assert release(*against) == "the chain contains the saved head, entry 4\n"
     with pytest.raises(SpecFileError, match="needs --keys"):
         release("audit", "--against", kept)
     release.store.close()

@@ -51,7 +51,7 @@ def test_a_store_or_a_set_up_that_is_none_is_refused(tmp_path):
 
 def test_addresses_that_devices_would_pull_from_are_checked_at_the_start(tmp_path):
     pytest.importorskip("uvicorn", reason="the extra `deploy` is not installed")
-    with pytest.raises(SpecFileError, match="--files 'nourl': is no address") as caught:
+    with pytest.raises(SpecFileError, match="--files 'nourl': is not the address") as caught:
         run("--store", "x.db", "--files", "nourl")
     assert caught.value.exit_code == 3
     with pytest.raises(SpecFileError, match=r"no spec\.cdn, spec\.metadata: give --files URL"):
@@ -68,7 +68,7 @@ def test_addresses_that_devices_would_pull_from_are_checked_at_the_start(tmp_pat
 
 
 def test_an_address_that_is_not_ours_is_refused(store):
-    with pytest.raises(ServiceUnreachableError, match="cannot be had"):
+    with pytest.raises(ServiceUnreachableError, match="cannot be used"):
         run("--store", store, "--files", "http://x/", "--listen", "192.0.2.1:0")
 
 

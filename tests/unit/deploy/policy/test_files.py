@@ -98,7 +98,7 @@ def test_what_may_never_end_is_not_read(tmp_path):
     for path in (pipe, Path("/dev/zero"), tmp_path):
         watched = WatchedFile(path, read_ids)
         assert not watched.refresh()
-        assert watched.problem == f"{path}: is no file"
+        assert watched.problem == f"{path}: is not a file"
 
 
 def test_attributes_come_from_csv_or_sqlite(tmp_path):

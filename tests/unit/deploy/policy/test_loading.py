@@ -42,7 +42,7 @@ def test_a_policy_is_loaded_and_comes_back_from_its_plain_form(tmp_path):
         ("not:", "nott:", "8:5: spec.any[0].nott: unknown key 'nott', did you mean 'not'?"),
         ("percent: 20", "percent: 120", "12:12: spec.percent: expected at most 100, found 120"),
         ("percent: 20", "percent: true", "12:12: spec.percent: expected a number, found true"),
-        ("percent: 20", "salt: x", "salt: stands beside percent"),
+        ("percent: 20", "salt: x", "salt: needs percent"),
         ("{file: ids.txt}", "{fil: ids.txt}", "9:15: spec.any[1].devices"),
         (
             ">=7.1 <8",

@@ -75,7 +75,7 @@ def test_whatever_is_altered_past_the_log_is_found(altered, statement, message):
 def test_releases_that_changed_places_are_found(altered, commands, release):
     commands.roll_back("r", "no")
     commands.create(release("later"))
-    with pytest.raises(IntegrityError, match="release 'later' stands where 'r' was made"):
+    with pytest.raises(IntegrityError, match="the store has release 'later' in the place of 'r'"):
         altered("UPDATE walle_releases SET position = -position")
 
 

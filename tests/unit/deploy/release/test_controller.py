@@ -126,7 +126,7 @@ def test_a_step_waits_while_its_devices_are_silent_and_says_so(
         found = describe(reading, reading.release("r"))
     assert (found.stage, found.percent, found.silent) == ("gray", 1, ("v2",))
     assert found.last_reports_ms == {"v2": 1_000, "v1": 9_000}
-    assert found.waits_for[0].startswith("reports of v2: hardly a device sent one in this step")
+    assert found.waits_for[0].startswith("reports of v2: hardly any device sent one in this step")
     assert "1970-01-01 00:00:01Z" in found.waits_for[0]
 
 

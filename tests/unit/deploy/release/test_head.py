@@ -40,7 +40,7 @@ def test_what_these_keys_have_not_signed_is_no_head(folder):
         key.seal("walle-audit", {"number": "x", "hash": "ab"}),
         key.sign("approver", "ann"),
     ):
-        with pytest.raises(IntegrityError, match="no head that these keys have signed"):
+        with pytest.raises(IntegrityError, match="is not a head signed by these keys"):
             kept(folder, wrong)
 
 

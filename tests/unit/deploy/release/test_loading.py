@@ -52,7 +52,7 @@ def test_a_whole_release_is_read_and_comes_back_from_its_json(tmp_path):
         (TASK + "  gary: []\n", ":7:3: spec.gary: unknown key 'gary', did you mean 'gray'"),
         (
             TASK + "  gray: [{percent: 5}, {percent: 5}]\n",
-            r":7:\d+: spec.gray: each step must have more",
+            r":7:\d+: spec.gray: each step must have a larger percent",
         ),
         (
             TASK + "  gray: [{percent: 0}]\n",

@@ -265,7 +265,7 @@ def test_the_end_has_its_time():
         ({}, "created", "no device"),
         ({"beta": {"devices": ["a", "b"]}}, "beta", "2 named devices"),
         (GRAY, "gray", "5 % of the devices"),
-        ({"policy": {"os": "x"}}, "done", "100 % of the devices that its policy lets in"),
+        ({"policy": {"os": "x"}}, "done", "100 % of the devices that its policy admits"),
         ({}, "done", "100 % of the devices, as the stable version"),
         ({}, "rolled_back", "no device"),
     ],

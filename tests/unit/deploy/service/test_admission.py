@@ -248,7 +248,11 @@ def test_of_a_header_that_stands_there_twice_none_is_taken():
             "5:69",
             "any device could report of all",
         ),
-        ("authentication: {mode: proxy, header: x-client}", "5:19", "anybody could be the proxy"),
+        (
+            "authentication: {mode: proxy, header: x-client}",
+            "5:19",
+            "any client could pose as the proxy",
+        ),
         ("authentication: {mode: proxy, header: X-Client}", "5:41", "[a-z0-9]"),
         ("authentication: tokens", "5:19", "a mapping, found 'tokens'"),
         ("proxies: [10.0.0.1/8]", "5:13", "has host bits set"),

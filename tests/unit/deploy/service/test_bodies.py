@@ -29,7 +29,7 @@ def test_a_body_in_pieces_is_one():
 def test_a_body_that_is_too_long_is_answered_before_its_end():
     answer, left = read(piece(b"abc"), piece(b"de"), piece(b"f", is_last=True))
     assert (answer.status_code, answer.headers["connection"]) == (413, "close")
-    assert json.loads(answer.body) == {"error": "a body of more than 4 bytes"}
+    assert json.loads(answer.body) == {"error": "the body has more than 4 bytes"}
     assert len(left) == 1
 
 

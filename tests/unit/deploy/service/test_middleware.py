@@ -154,7 +154,7 @@ def test_a_task_that_no_header_holds_keeps_no_other_away(caplog):
             assert start["headers"] == [(b"x", b"y")]
 
     asyncio.run(run())
-    assert "s/t: no device is told of its new version by walle-push" in caplog.text
+    assert "s/t: walle-push cannot announce its new version" in caplog.text
 
 
 @given(

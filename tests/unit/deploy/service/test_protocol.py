@@ -257,14 +257,14 @@ def test_what_is_no_http_is_counted_and_said_once_in_our_words(caplog):
             protocol, wire = worker.connect()
             protocol.data_received(data)
             assert wire.written.startswith(b"HTTP/1.1 400 ")
-            assert wire.written.endswith(b"this is no HTTP request")
+            assert wire.written.endswith(b"this is not an HTTP request")
             assert wire.is_closing()
             worker.drop(protocol)
         assert worker.answers == {"bad_request": 3}
 
     run(act)
     (line,) = [each.getMessage() for each in caplog.records]
-    assert "was refused: it is no HTTP; 1 such requests" in line
+    assert "was refused: it is not HTTP; 1 such requests" in line
 
 
 def test_a_request_for_an_upgrade_is_answered_as_any_and_not_logged(caplog):

@@ -170,7 +170,7 @@ def test_a_store_that_fails_in_an_unforeseen_way_is_asked_again(caplog):
             await is_loaded.wait()
 
     asyncio.run(run())
-    assert "_look failed, it is tried again" in caplog.text
+    assert "_look failed and is retried" in caplog.text
 
 
 def test_whoever_runs_it_knows_when_a_table_is_made():

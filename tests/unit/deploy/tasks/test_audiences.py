@@ -44,7 +44,7 @@ def test_the_star_stands_for_the_id_of_a_user_or_device(tmp_path):
         (
             "- {name: own, files: 'users/*.bin'}\n    - {name: own, files: 'd/*'}",
             "6:14",
-            "the resource 'own' stands here twice",
+            "the resource 'own' occurs twice",
         ),
         ("- {name: own, files: 'users/*.bin', by: '${WHO}'}", "5:45", "WHO"),
     ],

@@ -24,7 +24,7 @@ def test_the_environment_names_one_when_nobody_else_does(monkeypatch):
 
 
 def test_a_password_is_kept_out_of_files_and_messages():
-    with pytest.raises(RefNotFoundError, match="holds a password") as caught:
+    with pytest.raises(RefNotFoundError, match="contains a password") as caught:
         Group.parse("https://ada:secret@host/tasks")
     assert "secret" not in str(caught.value)
 
@@ -58,7 +58,7 @@ def test_the_scenarios_of_a_folder_are_its_repositories(tmp_path):
 
 @pytest.mark.parametrize("url", ["", "shop.git", "/group/Shop.git", "/group/.git"])
 def test_an_origin_that_is_no_scenario_is_refused(url):
-    with pytest.raises(RefNotFoundError, match="is no scenario of a group"):
+    with pytest.raises(RefNotFoundError, match="is not a scenario of a group"):
         group_of_url(url)
 
 

@@ -9,7 +9,7 @@ from walle_stream.errors import ConflictError, GitError
 def test_one_command_at_a_time(tmp_path):
     with (
         RepositoryLock(tmp_path),
-        pytest.raises(ConflictError, match="another walle command works in"),
+        pytest.raises(ConflictError, match="another walle command has worked in"),
         RepositoryLock(tmp_path, wait_s=0),
     ):
         pass

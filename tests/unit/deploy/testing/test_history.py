@@ -53,7 +53,7 @@ def test_what_was_altered_past_the_log_is_found(store):
         transaction.set_stable(TASK, "v1")
     with store.reading() as transaction:
         [problem] = wrong_history(transaction)
-    assert "altered past it" in problem
+    assert "altered outside the log" in problem
 
 
 def entry(action, stage, percent=0.0, revision=1, name="r"):
