@@ -1,7 +1,7 @@
-"""Decides which alarms there are: pure, from health to messages.
+"""The alarm board: derives alarm messages from health. Pure.
 
-An alarm is of one rule and one version of one task. It is told once when it begins and once
-when it is over, however often somebody looks.
+An alarm belongs to one rule and one version of one task. One message tells its beginning and one
+its end, however often the board looks.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,32 +23,32 @@ _US: Final = 1_000.0
 
 
 class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receiver gets."""
+    """A message for the webhook's receiver."""
 
     id: str
-    """Of this message: of the same alarm ``firing`` and ``resolved`` have different ones."""
+    """Id of this message. ``firing`` and ``resolved`` of one alarm have different ids."""
     alarm: str
-    """Of the alarm, from its beginning to its end."""
+    """Id of the alarm, the same from its beginning to its end."""
     state: Literal["firing", "resolved"]
     rule: str
     task: str
     version: str
     measure: str = ""
-    """Empty where the rule is no more."""
+    """Empty if the rule no longer exists."""
     value: float | None = None
-    """None where nothing is there to measure any more."""
+    """None if there is nothing left to measure."""
     above: float = 0.0
     since_ms: int
     at_ms: int
     runs: int = 0
-    """In the window."""
+    """Runs in the window."""
     devices: int = 0
     text: str = ""
     format: int = ALARM_VERSION
 
 
 class AlarmBoard:
-    """Which alarms there are now. One thread."""
+    """The alarms that fire now. One thread."""
 
     def __init__(self, rules: Iterable[AlarmRule]) -> None:
         """Start without alarms."""
@@ -63,9 +63,9 @@ class AlarmBoard:
         now_ms: int,
         is_active: Callable[[str, str], bool] = lambda _task, _version: True,
     ) -> list[AlarmMessage]:
-        """Return what is new; where something raises, nothing was.
+        """Return new messages. If a callable raises, the board stays as it was.
 
-        ``seen_ms`` says by task and version when each was last reported; ``health`` is of the
+        ``seen_ms`` has the time of the last report by task and version. ``health`` covers the
         window.
         """
         firing = dict(self.firing)
@@ -127,7 +127,7 @@ def _judge(
 
 
 def _gone(firing: dict[_Key, int], key: _Key, now_ms: int) -> AlarmMessage:
-    """End an alarm of a former rule: its receiver would wait for the end for ever."""
+    """End the alarm of a rule that no longer exists; its receiver would wait forever."""
     (rule, task, version), since_ms = key, firing.pop(key)
     alarm = _alarm_id(key, since_ms)
     return AlarmMessage(
