@@ -54,7 +54,7 @@ class AlarmBoard:
         """Start without alarms."""
         self._rules = tuple(rules)
         self.firing: dict[_Key, int] = {}
-        """By rule, task and version: since when, epoch ms."""
+        """Begin of each alarm in epoch ms, by rule, task and version."""
 
     def look(
         self,
@@ -139,7 +139,7 @@ def _gone(firing: dict[_Key, int], key: _Key, now_ms: int) -> AlarmMessage:
         version=version,
         since_ms=since_ms,
         at_ms=now_ms,
-        text=f"{task}@{version}: {rule} resolved: no such rule is for it any more",
+        text=f"{task}@{version}: {rule} resolved: no rule of this name applies any more",
     )
 
 
@@ -166,7 +166,7 @@ def _measured(rule: AlarmRule, health: VersionHealth) -> float | None:
 def _text(rule: AlarmRule, health: VersionHealth, value: float | None, state: str) -> str:
     name = f"{health.task}@{health.version}"
     if value is None:
-        return f"{name}: {rule.name} {state}: there is nothing to measure any more"
+        return f"{name}: {rule.name} {state}: there is nothing left to measure"
     unit = " ms" if rule.measure in {"latencyP99", "silence"} else ""
     counted = f"{health.runs} runs on {health.devices} devices"
     return (

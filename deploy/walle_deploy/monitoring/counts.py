@@ -87,7 +87,7 @@ class ReportCounts:
         self.devices: dict[int, tuple[int, int]] = {}
         """Failed runs and crashes by the device's hash."""
         self.first: dict[int, tuple[int, int]] = {}
-        """Those of each device's first report alone."""
+        """The same of each device's first report alone."""
         self.values: list[DeviceValues] = []
 
     @classmethod

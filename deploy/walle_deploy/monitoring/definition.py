@@ -32,15 +32,17 @@ class AlarmRule(Strict):
         default="*", description="Pattern of SCENARIO/TASK, such as shop/*."
     )
     min_runs: Annotated[int, Field(ge=1)] = Field(
-        default=100, description="With fewer runs in the last minutes nothing is said."
+        default=100, description="With fewer runs in the last minutes there is no alarm."
     )
     min_devices: Annotated[int, Field(ge=1)] = 1
-    failure_rate: _Share = Field(default=None, description="Failed of all runs.")
-    failing_devices: _Share = Field(default=None, description="Devices with a failed run.")
-    crashing_devices: _Share = Field(default=None, description="Devices where the task crashed.")
+    failure_rate: _Share = Field(default=None, description="Failed runs as a share of all runs.")
+    failing_devices: _Share = Field(default=None, description="Share of devices with a failed run.")
+    crashing_devices: _Share = Field(
+        default=None, description="Share of devices where the task crashed."
+    )
     latency_p99: Annotated[DurationMs, Field(ge=1)] | None = Field(default=None, alias="latencyP99")
     silence: Annotated[DurationMs, Field(ge=1_000)] | None = Field(
-        default=None, description="No device has reported the version for so long."
+        default=None, description="Longest time without a report of the version."
     )
 
     @model_validator(mode="after")
@@ -77,7 +79,7 @@ class WebhookSpec(Strict):
         AfterValidator(partial(checked_url, is_bare=False)),
     ]
     secret: Annotated[str, Field(min_length=16, max_length=200)] = Field(
-        description="Shared with the receiver, to sign with; ${NAME} takes it from the environment."
+        description="Signs messages, shared with the receiver; ${NAME} reads the environment."
     )
     timeout: Annotated[DurationMs, Field(ge=10, le=60_000)] = 5_000
     attempts: Annotated[int, Field(ge=1, le=20)] = 6
@@ -87,7 +89,7 @@ class AlarmsSpec(Strict):
     """Body of the document: interval, webhook and rules."""
 
     every: Annotated[DurationMs, Field(ge=100)] = Field(
-        default=10_000, description="How often somebody looks."
+        default=10_000, description="Time between two looks at the rules."
     )
     webhook: WebhookSpec
     rules: Annotated[tuple[AlarmRule, ...], Field(min_length=1, max_length=1_000)]

@@ -156,8 +156,8 @@ class Monitor:
                 names = (runs.device_id for report in decoded for runs in report.devices)
                 if device and (others := {*names} - {device}):
                     return ForbiddenError(
-                        f"device {device!r} sent a report of {min(others)[:256]!r}: each reports "
-                        "for itself alone"
+                        f"device {device!r} sent a report of {min(others)[:256]!r}: a device "
+                        "may report only for itself"
                     )
                 reports = [self._attributed(report) for report in decoded]
             result.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))

@@ -32,7 +32,7 @@ class HealthReader:
         """Start without any reads."""
         self._store = store
         self._kept: _Kept = {}
-        """By scope and first window: up to which one, and what was counted until then."""
+        """By scope and first window: the last window of the sum, and the sum."""
 
     def health(self, task: str, version: str) -> VersionHealth:
         """Return the health of a version on all devices that count, as of the last batch."""
@@ -54,7 +54,7 @@ class HealthReader:
                 yield _Look(transaction, self._kept)
         except DeployError as error:
             raise ServiceUnreachableError(
-                f"how {what} does is not known now: {error.message}"
+                f"the health of {what} cannot be read now: {error.message}"
             ) from error
         while len(self._kept) > _KEPT_MAX:
             del self._kept[next(iter(self._kept))]

@@ -41,10 +41,11 @@ def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     most = _INFLATED * (OWN_MAX_BYTES if device else BATCH_MAX_BYTES)
     claimed = [claimed_bytes(frame.body) for frame in frames]  # longer ones are not decoded
     if (size := sum(length for length in claimed if length <= REPORTS_MAX_BYTES)) > most:
-        raise EnvelopeError(f"a batch of {size} bytes inflated: at most {most}")
+        raise EnvelopeError(f"a batch has {size} bytes inflated: at most {most} are allowed")
     if device and len(frames) > _OWN_FRAMES_MAX:
         raise EnvelopeError(
-            f"a batch of {len(frames)} frames of device {device!r}: at most {_OWN_FRAMES_MAX}"
+            f"a batch has {len(frames)} frames of device {device!r}: at most {_OWN_FRAMES_MAX} "
+            "are allowed"
         )
     return frames
 

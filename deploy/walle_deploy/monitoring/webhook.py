@@ -122,7 +122,7 @@ class Webhook:
                 break  # a retry would be refused too
         # the path may be a secret of the receiver
         host = urlsplit(self._url).hostname
-        _log.warning("alarm %s was not taken by %s: it is dropped", message.id, host)
+        _log.warning("alarm %s was refused or not delivered to %s: it is dropped", message.id, host)
         return False
 
     def _post(self, http: urllib3.PoolManager, message: AlarmMessage) -> int:
