@@ -155,7 +155,8 @@ class DeviceAgent:
             others.append(changes[ref.task][0].task)
         if others and others != [ref.name]:
             raise DeployError(
-                f"the device has a task of this name, {others[0]}: uninstall that one first"
+                f"the device already has a task of this name, {others[0]}: uninstall that task "
+                "first"
             )
         if not task.version and not others:
             raise RefNotFoundError("the device has no such task to uninstall")

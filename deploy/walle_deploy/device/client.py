@@ -97,7 +97,9 @@ class ReleaseClient:
             ) from error
         if response.status in _BUSY:
             after_s = _seconds(response.headers.get("retry-after"))
-            raise ServiceBusyError(f"{self.url}: is busy; asked again in {after_s:g} s", after_s)
+            raise ServiceBusyError(
+                f"{self.url}: the service is busy; next attempt in {after_s:g} s", after_s
+            )
         pushed = response.headers.get(PUSH_HEADER)
         service_ms = _service_ms(response.headers)
         if pushed is not None:
@@ -125,7 +127,7 @@ class ReleaseClient:
                 response.close()  # the rest must not be read as the next answer
             if is_late:
                 raise ServiceUnreachableError(
-                    f"{self.url}: takes longer than {self._timeout_s:g} s for its answer"
+                    f"{self.url}: the answer takes longer than {self._timeout_s:g} s"
                 )
             if len(body) > PUSH_MAX_BYTES:
                 raise IntegrityError(f"{self.url}: answered more than {PUSH_MAX_BYTES} bytes")
@@ -138,7 +140,7 @@ class ReleaseClient:
             _check_receipts(push, profile)
         except (msgspec.MsgspecError, UnicodeDecodeError, DeployError) as error:
             reason = one_line(str(error))
-            raise IntegrityError(f"{self.url}: its answer is no push: {reason}") from error
+            raise IntegrityError(f"{self.url}: the answer is not a valid push: {reason}") from error
         return push
 
 
@@ -151,7 +153,7 @@ def _check_tasks(push: Push) -> None:
         if name.name != task.task:
             raise RefNotFoundError(f"{task.task[:_SHOWN]!r} names a version, not a task")
     if len({task.task for task in push.tasks}) != count:
-        raise RefNotFoundError("a task is in it twice")
+        raise RefNotFoundError("a task appears twice")
 
 
 def _check_receipts(push: Push, profile: DeviceProfile) -> None:
@@ -163,7 +165,9 @@ def _check_receipts(push: Push, profile: DeviceProfile) -> None:
             task,
             versions.get(task),
         ):
-            raise ReceiptError(f"a receipt of {receipt.task[:_SHOWN]!r} that is for another")
+            raise ReceiptError(
+                f"a receipt of {receipt.task[:_SHOWN]!r} is for another device, task or version"
+            )
 
 
 def _unpacked(value: str) -> bytes:

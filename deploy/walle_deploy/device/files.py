@@ -149,14 +149,14 @@ def _check_owner(task: PushedTask, file: PushedFile, identity: DeviceIdentity) -
     base = f"{task.task}/{task.version}/for"
     if file.target not in {f"{base}/{quote(o, safe='')}/{file.resource}" for o in owners}:
         raise IntegrityError(
-            f"{file.target}: is not of {identity.device!r}, {task.task}@{task.version} and "
-            f"{file.resource!r}: it was pushed to the wrong device"
+            f"{file.target}: does not belong to {identity.device!r}, {task.task}@{task.version} "
+            f"and {file.resource!r}: it was pushed to the wrong device"
         )
     if not identity.secret:
         raise RefNotFoundError(
-            f"{file.target}: is for {identity.device!r} or its user alone, and no secret of this "
-            f"device is known here: enrol it (walle repository enrol REPO {identity.device} "
-            "--json) and give what that prints with walle fleet --secrets FILE"
+            f"{file.target}: belongs to {identity.device!r} or its user alone, but this device has "
+            f"no secret here: enrol it (walle repository enrol REPO {identity.device} --json) and "
+            "pass the output with walle fleet --secrets FILE"
         )
 
 

@@ -91,10 +91,10 @@ class BlobStore:
             data = self.path(sha256).read_bytes()
         except OSError as error:
             raise IntegrityError(
-                f"{self.path(sha256)}: is gone ({error.strerror}): get it again"
+                f"{self.path(sha256)}: the file is missing ({error.strerror}): pull it again"
             ) from error
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise IntegrityError(f"{self.path(sha256)}: is not what was stored: get it again")
+            raise IntegrityError(f"{self.path(sha256)}: is not what was stored: pull it again")
         return data
 
     def collect(self, named: Collection[str], kept_ms: int = KEPT_MS) -> int:

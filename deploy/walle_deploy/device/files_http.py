@@ -73,8 +73,8 @@ class HttpSource:
             while chunk := self._read(response, url):
                 if at + len(chunk) > limit_bytes:
                     raise IntegrityError(
-                        f"{_shown(url)}: sends more than the {limit_bytes} bytes that it may have: "
-                        "it was altered"
+                        f"{_shown(url)}: sends more than the allowed {limit_bytes} bytes: the file "
+                        "was altered"
                     )
                 late_ms = monotonic_ms() - began_ms - self.limits.grace_ms
                 if late_ms * self.limits.bytes_per_second > (at - begin) * 1_000:
@@ -147,7 +147,7 @@ class HttpSource:
         if response.status < _SERVER_FAULT:
             reason = f"{_shown(url)}: answers with {response.status}"
             if response.status in _REFUSED:
-                reason += ": the address expired, or is another device's; ask the service again"
+                reason += ": the address expired or is for another device: ask the service again"
             raise DownloadHTTPError(reason, response.status)
         raise ServiceUnreachableError(f"{_shown(url)}: answers with {response.status}: try again")
 
@@ -155,7 +155,9 @@ class HttpSource:
         try:
             return response.read1(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise ServiceUnreachableError(f"{_shown(url)}: broke off: {words_of(error)}") from error
+            raise ServiceUnreachableError(
+                f"{_shown(url)}: the connection broke off: {words_of(error)}"
+            ) from error
 
 
 def _shown(url: str) -> str:

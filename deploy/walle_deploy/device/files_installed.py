@@ -84,7 +84,9 @@ def _read(path: Path) -> _Record:
     try:
         record = msgspec.json.decode(path.read_bytes(), type=_Record)
     except (OSError, msgspec.MsgspecError) as error:
-        raise IntegrityError(f"{path}: cannot be read: {error}: remove it") from error
+        raise IntegrityError(
+            f"{path}: the record cannot be read: {error}: remove this file"
+        ) from error
     if record.format != _FORMAT:
-        raise IntegrityError(f"{path}: has format {record.format}, expected {_FORMAT}")
+        raise IntegrityError(f"{path}: the record has format {record.format}, expected {_FORMAT}")
     return record

@@ -107,8 +107,8 @@ class VerifiedMetadata:
                     return self._refreshed_at(url, service_ms, self._floor_ms())
             raise IntegrityError(
                 f"{url}: {error}, judged by {datetime.fromtimestamp(now_ms / 1_000, UTC):%F %T} "
-                "UTC: nobody signed it anew (walle repository refresh), somebody serves an old "
-                "state, or this device's clock is wrong"
+                "UTC: the metadata was not signed again (walle repository refresh), a server "
+                "sends an old state, or this device's clock is wrong"
             ) from error
 
     def _refreshed_at(self, url: str, service_ms: int | None, floor_ms: int) -> Updater:
@@ -175,7 +175,7 @@ def check_root(root: bytes, what: str = "the root that was given") -> None:
         problem = one_line(str(error))
     if problem:
         raise IntegrityError(
-            f"{what}: is no root metadata of a repository: {problem}: give "
+            f"{what}: is not root metadata of a repository: {problem}: pass "
             "REPO/public/metadata/1.root.json, which walle repository init made"
         )
 
@@ -206,11 +206,12 @@ def _explained(url: str) -> Iterator[None]:
         with full_disk(url):
             yield
     except DownloadLengthMismatchError as error:
-        raise IntegrityError(f"{url}: sends more than metadata may have: {error}") from error
+        raise IntegrityError(
+            f"{url}: the server sends more than metadata may have: {error}"
+        ) from error
     except (SlowRetrievalError, DownloadHTTPError, DownloadError) as error:
         raise ServiceUnreachableError(f"{url}: {error}: {error.__cause__ or ''}") from error
     except RepositoryError as error:
         raise IntegrityError(
-            f"{url}: is not what was signed, or older than what was seen: {error}; nothing of it "
-            "was used"
+            f"{url}: is not what was signed, or older than what was seen: {error}; it was not used"
         ) from error

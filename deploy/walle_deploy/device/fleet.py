@@ -29,9 +29,9 @@ class Failures:
     def __init__(self) -> None:
         """Start without failures."""
         self._of: dict[int, tuple[str, str]] = {}
-        """Of each device that fails now the reason: class and text of the error."""
+        """Class and text of the error, for each device that fails now."""
         self._now: Counter[tuple[str, str]] = Counter()
-        """How many devices fail for each reason."""
+        """Number of devices that fail, by reason."""
         self._lock = threading.Lock()
 
     def add(self, index: int, device: str, error: Exception) -> None:
@@ -48,7 +48,7 @@ class Failures:
             # a foreign exception is a bug: log its traceback
             trace = None if isinstance(error, WalleError) else error
             _log.warning(
-                "%s; asked again, and said once for all devices that it happens to",
+                "%s; next attempt later; this is logged once for all devices with this failure",
                 error,
                 extra={"device_id": device},
                 exc_info=trace,

@@ -76,5 +76,5 @@ def _explained(folder: Path) -> Iterator[None]:
         raise  # this error is an OSError, too
     except OSError as error:
         raise StoreError(
-            f"{folder}: cannot be used: {error.strerror or error}: what is installed stays"
+            f"{folder}: cannot be used: {error.strerror or error}: installed versions stay"
         ) from error

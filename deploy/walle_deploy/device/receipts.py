@@ -88,7 +88,7 @@ class ReceiptBook:
             part.replace(path)
         except OSError as error:
             where = {"device_id": device}
-            _log.warning("%s: receipts are not kept: %s", path, error.strerror, extra=where)
+            _log.warning("%s: receipts cannot be written: %s", path, error.strerror, extra=where)
 
     def _of(self, device: str) -> _OfDevice:
         known = self._held.get(device)
@@ -107,7 +107,11 @@ class ReceiptBook:
             return {}
         except (OSError, msgspec.MsgspecError, ReceiptError) as error:
             # a power cut may leave half a file
-            _log.info("%s: new receipts are asked for: %s", self._path(device), error)
+            _log.info(
+                "%s: cannot be read, new receipts come with the next check: %s",
+                self._path(device),
+                error,
+            )
             return {}
         return receipts
 

@@ -253,7 +253,7 @@ def test_a_package_whose_script_no_builder_let_through(service, refused):
 
 def test_a_task_of_another_scenario_under_a_name_that_is_taken(service, refused):
     service.push("read/visits@r1")
-    refused("the device has a task of this name, shop/visits")
+    refused("the device already has a task of this name, shop/visits")
     service.push(service.task("read/visits"))
 
 
@@ -430,7 +430,7 @@ ANSWERS = {
     "slow-body": (SLOW_BODY, ServiceUnreachableError, "takes longer|does not answer"),
     "an-error": (says(500, b"a\nb"), ServiceUnreachableError, "answered 500"),
     "elsewhere": (says(302, Location="/v1/check"), ServiceUnreachableError, "answered 302"),
-    "busy": (says(503, Retry_After="nan"), ServiceBusyError, "asked again in 5 s"),
+    "busy": (says(503, Retry_After="nan"), ServiceBusyError, "next attempt in 5 s"),
     "too-many": (says(200, MANY, **JSON), IntegrityError, "no push: 9000 tasks"),
     "a-long-name": (says(200, LONG, **JSON), IntegrityError, "no push"),
     "a-name-of-lines": (says(200, LINES, **JSON), IntegrityError, "no push"),

@@ -279,7 +279,7 @@ def test_nobody_who_answers_for_service_and_files_freezes_a_device(world, monkey
     world.repository.retire(["shop/ipv/v1/ipv-v1.walle"])
     world.restore(frozen)
     monkeypatch.setattr(files_metadata, "wall_ms", lambda: then + 30 * DAY_MS)
-    with pytest.raises(IntegrityError, match="somebody serves an old state"):
+    with pytest.raises(IntegrityError, match="sends an old state"):
         world.pull(world.device("new"), world.push("v1"), service_ms=then)
 
 
