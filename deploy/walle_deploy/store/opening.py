@@ -25,13 +25,12 @@ def open_store(address: str, *, make: bool = True) -> ReleaseStore:
         if scheme := _ADDRESS.match(address):
             # the rest may hold a password
             raise SpecFileError(
-                f"the address of the release store is none: it begins with '{scheme[1]}:', "
+                f"the address of the release store is not valid: it begins with '{scheme[1]}:', "
                 "expected postgresql://USER:PASSWORD@HOST/DATABASE, or the path of a file"
             )
         if not (make or Path(address).exists()):
             raise ServiceUnreachableError(
-                f"there is no release store {address}: it is made when the first version is "
-                "published"
+                f"there is no release store {address}: the first published version makes it"
             )
         return SqliteStore(Path(address))
     try:

@@ -85,8 +85,8 @@ class PostgresStore(ReleaseStore):
             if self._connection is not None:
                 self._connection.close()
             raise ServiceUnreachableError(
-                f"release store {self._shown}: {_line(error)}; is the database running, and "
-                "is its address right?"
+                f"release store {self._shown}: {_line(error)}; check that the database runs, and "
+                "its address"
             ) from error
         except psycopg.Error as error:
             raise DeployError(f"release store {self._shown}: {_line(error)}") from error
@@ -117,6 +117,6 @@ def _shown(url: str) -> str:
 
 def _none(problem: str) -> SpecFileError:
     return SpecFileError(
-        f"the address of the release store is none of PostgreSQL: {problem}: expected "
-        "postgresql://USER:PASSWORD@HOST/DATABASE, with %XX for what has a meaning in addresses"
+        f"the address of the release store is not valid for PostgreSQL: {problem}: expected "
+        "postgresql://USER:PASSWORD@HOST/DATABASE, with %XX for reserved characters"
     )

@@ -65,7 +65,7 @@ class StoredReceiptKeys:
         self._is_open = is_open
         self._lock = Lock()
         self.known: ReceiptKeys | None = None
-        """Those of the last ``refresh``, None where nobody looked yet."""
+        """Keys of the last ``refresh``, None before the first."""
         self._ordered: list[_StoredKey] = []
         self._ahead_ms = 0.0  # the database's clock minus the monotonic clock
         self._next_ms = -float(LOOK_MS)
@@ -132,7 +132,7 @@ def read_open_mode(transaction: ReadTransaction) -> OpenMode:
     try:
         return OpenMode() if data is None else msgspec.json.decode(data, type=OpenMode)
     except msgspec.MsgspecError as error:
-        wrong: IntegrityError = altered("which releases were there in the open mode", error)
+        wrong: IntegrityError = altered("the record of releases in the open mode", error)
         raise wrong from error
 
 
@@ -148,6 +148,6 @@ def _read(transaction: ReadTransaction) -> Sequence[_StoredKey]:
         return msgspec.json.decode(data, type=list[_StoredKey])
     except msgspec.MsgspecError as error:
         raise IntegrityError(
-            f"the keys of receipts in the release store were altered: {error}: delete that row of "
+            f"the keys of receipts in the release store were altered: {error}: delete their row of "
             "walle_snapshots (kind receipts); devices get new receipts"
         ) from error

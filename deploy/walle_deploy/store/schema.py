@@ -118,12 +118,12 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
         raise wrong
     if version != SCHEMA_VERSION:
         raise IntegrityError(
-            f"the release store has tables of version {version}, this walle knows "
+            f"the release store has tables of version {version}, but this walle knows version "
             f"{SCHEMA_VERSION}: "
             + (
-                "nothing converts them: begin a new store"
+                "they cannot be converted: begin a new store"
                 if version < SCHEMA_VERSION
-                else "upgrade it"
+                else "upgrade walle"
             )
         )
 
@@ -134,13 +134,13 @@ def no_head() -> Never:
     Raises:
         IntegrityError: Always.
     """
-    gone: IntegrityError = altered("walle_head", "its row is gone")
+    gone: IntegrityError = altered("walle_head", "its row is missing")
     raise gone
 
 
 def altered(what: str, problem: object) -> IntegrityError:
     """Return the error for data that no walle wrote."""
     return IntegrityError(
-        f"{what}: what the release store has of it was altered: {problem}; put the database's "
-        "last backup in its place"
+        f"{what}: the release store's data was altered: {problem}; restore the database's last "
+        "backup"
     )

@@ -91,16 +91,16 @@ class SqliteStore(ReleaseStore):
                 raise altered(f"release store {self._path}", error) from error
             if self._is_full(error):
                 raise StoreFullError(
-                    f"release store {self._path}: the disk is full: free some space, and do the "
-                    "same again"
+                    f"release store {self._path}: the disk is full: free some space, then repeat "
+                    "the command"
                 ) from error
             raise ServiceUnreachableError(
-                f"release store {self._path}: {error}; is its folder there and writable, and does "
-                "nobody hold it locked?"
+                f"release store {self._path}: {error}; check that its folder exists and is "
+                "writable, and that no process holds a lock on the file"
             ) from error
         except sqlite3.ProgrammingError as error:
             raise DeployError(f"release store {self._path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise IntegrityError(
-                f"release store {self._path}: {error}; put its last backup in its place"
+                f"release store {self._path}: {error}; restore its last backup"
             ) from error

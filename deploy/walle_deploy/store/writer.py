@@ -56,7 +56,7 @@ class WriteTransaction(ReadTransaction):
         revision = before.revision if before is not None else 0
         if revision != release.revision - 1:
             raise ConflictError(
-                f"release {release.release_id!r}: somebody else changed it meanwhile "
+                f"release {release.release_id!r}: another person or service changed it meanwhile "
                 f"(revision {revision}, expected {release.revision - 1}); see "
                 f"'walle release status {release.release_id}', then try again"
             )
@@ -96,8 +96,8 @@ class WriteTransaction(ReadTransaction):
         head = self.audit_head()
         if previous != head or entry.number != head.number + 1:
             raise ConflictError(
-                f"the audit log ends at entry {head.number}, not at {previous.number}: somebody "
-                "else wrote meanwhile; try again"
+                f"the audit log ends at entry {head.number}, not at {previous.number}: another "
+                "process wrote meanwhile; try again"
             )
         self._execute(
             "INSERT INTO walle_audit (number, release_id, entry, hash) VALUES (?, ?, ?, ?)",
