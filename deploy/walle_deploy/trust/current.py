@@ -39,7 +39,7 @@ class CurrentMetadata:
         if not (folder / "timestamp.json").is_file():
             refuse_remains(folder)
             raise RefNotFoundError(
-                f"{folder.parent.parent}: there is no repository, or its making was cut off: "
+                f"{folder.parent.parent}: there is no repository, or its creation was interrupted: "
                 "make it with walle repository init"
             )
         newest = newest_root_version(folder)
@@ -47,8 +47,8 @@ class CurrentMetadata:
         self._before = self._read("root", newest - 1) if newest > 1 else None
         self._verify("root", self.root)
         self.outdated: set[str] = set()
-        """Roles whose metadata only the root before the newest one vouches for: a rotation
-        was cut off behind its root."""
+        """Roles whose metadata verifies only with the previous root, because a rotation was
+        interrupted after it wrote the new root."""
         self.timestamp = self._checked("timestamp", None)
         meta = self.timestamp.signed.snapshot_meta
         self.snapshot = self._checked("snapshot", meta.version)
@@ -151,7 +151,7 @@ def refuse_remains(folder: Path) -> None:
         if version > 1 or name not in _FIRST:
             remains = path
     if remains is not None:
-        _refuse(folder, "timestamp", f"it is gone, and {remains.name} is there")
+        _refuse(folder, "timestamp", f"it is missing, but {remains.name} exists")
 
 
 def newest_root_version(folder: Path) -> int:
@@ -165,5 +165,5 @@ def newest_root_version(folder: Path) -> int:
 def _refuse(folder: Path, name: str, reason: object) -> Never:
     raise IntegrityError(
         f"{folder}: {name}: is not what was signed ({reason}): "
-        "bring the folder back from a copy; nothing was signed on top of it"
+        "restore the folder from a copy; nothing was signed on top of it"
     ) from (reason if isinstance(reason, Exception) else None)

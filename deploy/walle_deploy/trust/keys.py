@@ -65,7 +65,7 @@ class KeyFolder:
             raise DeployError(f"{path}: is not an Ed25519 key")
         signer = CryptoSigner(private)
         if signer.public_key.keyid != key_id:
-            raise DeployError(f"{path}: holds the key {signer.public_key.keyid[:12]}")
+            raise DeployError(f"{path}: holds another key, {signer.public_key.keyid[:12]}")
         return signer
 
     def retire(self, role: str, key_id: str) -> None:

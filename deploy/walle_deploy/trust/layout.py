@@ -56,7 +56,7 @@ def full_disk(path: Path | str) -> Iterator[None]:
         if error.errno not in FULL_DISK:
             raise
         raise StoreFullError(
-            f"{path}: the disk is full: nothing was changed: free some space"
+            f"{path}: the disk is full: nothing was changed; free some space"
         ) from error
 
 
@@ -126,13 +126,13 @@ def sole_writer(folder: Path, wait_s: float = 10.0) -> Iterator[None]:
         make_folder(folder)
     except OSError as error:
         raise RefNotFoundError(
-            f"{folder}: cannot be made: {error.strerror}: name another folder"
+            f"{folder}: the folder cannot be made: {error.strerror}: name another folder"
         ) from error
     with (folder / "LOCK").open("ab") as lock:
         if not lock_within(lock.fileno(), wait_s):
             raise ConflictError(
-                f"{folder}: another command is writing to this repository: run this one again "
-                "when it has ended"
+                f"{folder}: another command is writing to this repository: repeat this command "
+                "after it"
             )
         yield
 

@@ -57,7 +57,7 @@ def publish_version(
     if (task.name, task.version) != (ref.task, ref.version) or not ref.version:
         raise RefNotFoundError(
             f"{read.file}: holds version {task.version!r} of the task {task.name!r}, not {ref}: "
-            "a package is published as what it is; build another one from the version's tag"
+            "publish it under its own name, or build another one from the version's tag"
         )
     name = f"{ref.name}/{ref.version}/{read.manifest.task.file_name}"
     by_owner = _store_exclusive(repository, ref, list(exclusive), on_progress)

@@ -81,7 +81,9 @@ class TrustedRepository:
         repository = cls(folder, keys, clock)
         with sole_writer(folder):
             if (repository.metadata / "timestamp.json").exists():
-                raise ConflictError(f"{folder}: there is a repository already: give another folder")
+                raise ConflictError(
+                    f"{folder}: a repository already exists here: name another folder"
+                )
             refuse_remains(repository.metadata)
             repository._signing.create(root_keys, bin_bits)
         return repository
@@ -111,7 +113,7 @@ class TrustedRepository:
                 name, signed = _bin(current, bins, target.name)
                 if target.name not in signed.targets and self.is_retired(target.name):
                     raise ConflictError(
-                        f"{target.name}: was retired, and does not come again: publish a new "
+                        f"{target.name}: was retired and cannot be published again: publish a new "
                         "version"
                     )
                 if _enter(signed, target, sha256, size_bytes):
@@ -214,11 +216,9 @@ def _enter(into: Targets, target: NewTarget, sha256: str, size_bytes: int) -> bo
     if before.hashes != {"sha256": sha256} or (before.custom or {}) != dict(target.custom):
         difference = f"{before.hashes['sha256'][:12]}..., not {sha256[:12]}..."
         if before.hashes == {"sha256": sha256}:
-            difference = (
-                "the package is the same, what is signed with it differs, as exclusive files do"
-            )
+            difference = "the package is the same, but its signed fields or exclusive files differ"
         raise ConflictError(
-            f"{target.name}: is signed with another content ({difference}): a version never "
+            f"{target.name}: is already signed with other content ({difference}): a version never "
             "changes, publish a new one"
         )
     return False

@@ -23,7 +23,7 @@ _INNER: Final = b"walle-tree 1 inner\n"
 _LEAF: Final = b"walle-tree 1 leaf\n"
 _FAN_OUT: Final = 256
 _HASH_BYTES: Final = 32
-_OTHER_FORM: Final = "its version's tree is of another form: update this device's app"
+_OTHER_FORM: Final = "the version's tree has an unknown form: update this device's app"
 
 type Entry = tuple[str, int]
 """SHA-256 and size in bytes of a file."""
@@ -59,8 +59,8 @@ def find_in_tree(name: str, root: str, read: Callable[[str], bytes]) -> Entry | 
         data = read(sha256)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise IntegrityError(
-                f"{name}: node {sha256[:12]}... of its version's tree is not what was signed: "
-                "get it again"
+                f"{name}: node {sha256[:12]}... of the version's tree is not what was signed: "
+                "pull it again"
             )
         if data.startswith(_LEAF):
             return _leaf(name, data).get(key.hex())
