@@ -1,4 +1,4 @@
-"""How devices and relays prove who they are, and how much each may ask: parts of a YAML."""
+"""Settings of authentication for devices and relays: parts of a YAML."""
 
 from ipaddress import ip_network
 from typing import Annotated, Final, Literal, Self
@@ -21,22 +21,22 @@ _Header = Annotated[
 
 
 def _network(text: str) -> str:
-    ip_network(text)  # raises where it is none
+    ip_network(text)  # raises ValueError for other text
     return text
 
 
 Network = Annotated[str, StringConstraints(strict=True, max_length=64), AfterValidator(_network)]
-"""Such as ``10.0.0.0/8`` or ``::1``."""
+"""A network such as ``10.0.0.0/8``, or an address such as ``::1``."""
 
 
 class OpenSpec(Strict):
-    """Nobody is asked who he is: for development."""
+    """No authentication, for development."""
 
     mode: Literal["open"] = Field(default="open", description="Nobody is asked.")
 
 
 class IssuerSpec(Strict):
-    """Who signs tokens, and which are believed."""
+    """The issuer of tokens, and limits for accepted tokens."""
 
     issuer: _Text = Field(description="Claim iss of its tokens.")
     revoked: PathField | None = Field(
@@ -76,7 +76,7 @@ class TokensSpec(IssuerSpec):
 
 
 class ProxySpec(Strict):
-    """Certificates of clients, verified by a proxy in front, which says whose they are."""
+    """Client certificates, verified by a proxy in front, which passes on their names."""
 
     mode: Literal["proxy"] = Field(description="By certificates that a proxy verifies.")
     header: _Header = Field(description="Where the proxy writes whose certificate it is.")
