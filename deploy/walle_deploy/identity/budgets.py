@@ -32,16 +32,20 @@ class BudgetsSpec(Strict):
 
     device: DeviceBudget = Field(default_factory=DeviceBudget, description="A proven device.")
     address: AddressBudget = Field(
-        default_factory=AddressBudget, description="An address; of IPv6 the network of 64 bits."
+        default_factory=AddressBudget, description="An address; for IPv6 its network of 64 bits."
     )
     burst_ms: DurationMs = Field(
-        default=10_000, alias="burst", ge=1_000, le=3_600_000, description="What may come at once."
+        default=10_000,
+        alias="burst",
+        ge=1_000,
+        le=3_600_000,
+        description="Time whose amount may come at once.",
     )
     remembered: StrictInt = Field(
         default=100_000,
         ge=1,
         le=10_000_000,
-        description="Of devices, and of addresses, those that sent something last.",
+        description="Most remembered devices, and addresses, by last use.",
     )
 
 

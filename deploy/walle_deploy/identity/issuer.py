@@ -41,7 +41,9 @@ class IssuerKeys:
             try:
                 self.known = parse_keys(self._fetch(), self._url)
             except (urllib3.exceptions.HTTPError, SpecFileError) as error:
-                _log.warning("keys of operators' tokens: %s: %s", self._url, words_of(error))
+                _log.warning(
+                    "keys of operators' tokens cannot be read: %s: %s", self._url, words_of(error)
+                )
                 return False
             self._next_ms = monotonic_ms() + _FRESH_MS
             return True

@@ -52,7 +52,9 @@ def parse_keys(data: bytes, path: str) -> Keys:
     try:
         keys = _parse_set(data)
     except (ValueError, RecursionError, jwt.PyJWTError) as error:
-        raise SpecFileError(f"{path}: holds no keys of tokens (JWKS): {error}", path) from None
+        raise SpecFileError(
+            f"{path}: is not a set of keys for tokens (JWKS): {error}", path
+        ) from None
     if not keys:
         raise SpecFileError(f"{path}: has no key of Ed25519, P-256 or RSA for signatures", path)
     return keys
@@ -68,14 +70,14 @@ def _parse_set(data: bytes) -> dict[str, jwt.PyJWK]:
             public_key is not None
             and keys.setdefault(public_key.key_id or "", public_key) is not public_key
         ):
-            raise ValueError(f"key {number}: a second one with kid {public_key.key_id!r}")
+            raise ValueError(f"key {number}: a second key with kid {public_key.key_id!r}")
     return keys
 
 
 def _public_key(key: Mapping[str, Any], label: str) -> jwt.PyJWK | None:
     if _SECRET & key.keys():
         raise ValueError(
-            f"{label} is a secret one: take it out, and trust nothing that it has signed"
+            f"{label} is a private key: remove it, and trust no token that it has signed"
         )
     kind = key.get("kty")
     algorithm = ALGORITHMS.get((str(kind), str(key.get("crv", ""))))
@@ -84,7 +86,9 @@ def _public_key(key: Mapping[str, Any], label: str) -> jwt.PyJWK | None:
     if kind == "RSA" and key.get("alg", algorithm) != algorithm:
         return None  # issuers also have keys for RSA-PSS or SHA-512
     if key.get("alg", algorithm) not in {algorithm, "Ed25519"}:
-        raise ValueError(f"{label}: alg {key['alg']!r} is not {algorithm}, that of its kind")
+        raise ValueError(
+            f"{label}: alg {key['alg']!r} is not {algorithm}, the algorithm of its kind"
+        )
     if not isinstance(key.get("kid"), str) or not key["kid"]:
         raise ValueError(f"{label} has no kid")
     public_key = jwt.PyJWK(dict(key), algorithm=algorithm)

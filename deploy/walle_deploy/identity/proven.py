@@ -39,9 +39,9 @@ def proven_as(role: Role, name: str, token: str = "") -> Proven:
         problem = device_problem(name)
     else:
         is_name = name.isprintable() and 0 < len(name) <= _NAME_MAX
-        problem = None if is_name else "is no name"
+        problem = None if is_name else "is not a valid name"
     if "\n" in name or "\r" in name or not token.isprintable():
-        problem = problem or "no line of a file can name it, or its jti, to revoke it"
+        problem = problem or "it, or its jti, cannot stand in a line of a file to revoke it"
     if problem is not None:
         raise IdentityError(f"the proof of a {role} named {name[:_NAME_MAX]!r}: {problem}")
     return Proven(role, name, token)

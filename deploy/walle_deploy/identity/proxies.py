@@ -129,7 +129,8 @@ class ProxyAuthenticator:
         """
         if not self._is_proxy(headers, peer):
             raise IdentityError(
-                f"{peer or 'a local client'} is no proxy: who asks is believed from one alone"
+                f"{peer or 'a local client'} is not a proxy: only a proxy may tell a caller's "
+                "identity"
             )
         value = headers.get(self._header, b"")
         if not value:
@@ -149,15 +150,19 @@ class ProxyAuthenticator:
         try:
             text = value.decode()
             if len(value) > _VALUE_MAX:
-                raise IdentityError(f"{self._spec.header}: {len(value)} bytes are no name")
+                raise IdentityError(
+                    f"{self._spec.header}: {len(value)} bytes are too long for a name"
+                )
             name = _common_name(text) if self._spec.form == "subject" else text
         except ValueError as error:
-            raise IdentityError(f"{self._spec.header}: is no {self._spec.form}: {error}") from error
+            raise IdentityError(
+                f"{self._spec.header}: is not a valid {self._spec.form}: {error}"
+            ) from error
         if name in self._spec.relays:
             return proven_as("relay", name)
         if not name.startswith(self._spec.prefix):
             raise IdentityError(
-                f"{self._spec.header}: {name[:256]!r} is no relay, and no device "
+                f"{self._spec.header}: {name[:256]!r} is neither a relay nor a device "
                 f"({self._spec.prefix}ID)"
             )
         return proven_as("device", name.removeprefix(self._spec.prefix))
@@ -174,6 +179,7 @@ def _read_secrets(path: Path) -> frozenset[bytes]:
     secrets = read_secrets(path)
     if not secrets or min(map(len, secrets)) < _SECRET_MIN:
         raise SpecFileError(
-            f"{path}: expected a secret of at least {_SECRET_MIN} characters a line", str(path)
+            f"{path}: expected a secret of at least {_SECRET_MIN} characters in each line",
+            str(path),
         )
     return frozenset(secret.encode() for secret in secrets)

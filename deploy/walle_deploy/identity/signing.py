@@ -61,7 +61,7 @@ class SigningKey(msgspec.Struct, frozen=True):
             jwt.PyJWK(signing_key.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
         except (OSError, msgspec.MsgspecError, jwt.PyJWTError, UnicodeError) as error:
             raise SpecFileError(
-                f"{path}: is no key of 'walle token key': {error}", str(path)
+                f"{path}: is not a key of 'walle token key': {error}", str(path)
             ) from None
         return signing_key
 

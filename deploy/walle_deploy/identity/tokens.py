@@ -94,12 +94,14 @@ class Tokens[T]:
         names = ", ".join(sorted({self._spec.header, TOKEN_HEADER}))
         if tokens:
             # refuse both: another reader may look at one header alone, and must not be deceived
-            raise IdentityError(f"the headers {names} have tokens that differ: expected one")
+            raise IdentityError(f"the headers {names} have different tokens: expected one")
         raise IdentityError(f"no token: expected one in a header of {names}")
 
     def _verified(self, token: bytes, keys: Keys, now_s: float) -> _Believed[T]:
         if len(token) > TOKEN_MAX_BYTES:
-            raise IdentityError(f"a token of {len(token)} bytes: at most {TOKEN_MAX_BYTES}")
+            raise IdentityError(
+                f"a token has {len(token)} bytes: at most {TOKEN_MAX_BYTES} are allowed"
+            )
         try:
             claims = read_claims(
                 token.decode("ascii"), keys, self._audiences, self._spec.issuer, ("exp", "sub")
@@ -142,7 +144,7 @@ class TokenAuthenticator(Tokens[Proven]):
         audiences = [claims["aud"]] if isinstance(claims["aud"], str) else claims["aud"]
         roles = {self._roles[audience] for audience in audiences if audience in self._roles}
         if len(roles) != 1:
-            raise IdentityError("the token is for devices and for relays: one of both is needed")
+            raise IdentityError("the token is for devices and for relays: expected one of both")
         return proven_as(roles.pop(), claims["sub"], str(claims.get("jti", "")))
 
 
@@ -159,7 +161,7 @@ def read_claims(
     """
     key = keys.get(jwt.get_unverified_header(token).get("kid", ""))
     if key is None:
-        raise jwt.InvalidKeyError("its key (kid) is not known, or retired")
+        raise jwt.InvalidKeyError("its key (kid) is unknown or retired")
     return jwt.decode(
         token,
         key,
@@ -191,5 +193,5 @@ def _shown(at_s: float) -> str:
 def _seconds(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-        raise TypeError(f"{name} is no time")
+        raise TypeError(f"{name} is not a time")
     return float(value)

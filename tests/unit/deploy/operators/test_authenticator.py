@@ -108,9 +108,9 @@ def test_rsa_keys_of_openid_connect_are_known(tmp_path):
             "not valid",
         ),
         (made(sub="controller"), "no name of an operator"),
-        (made(sub=""), "is no name"),
-        (made(sub="a\x1b[2Jb"), "is no name"),
-        (made(sub="x" * 257), "is no name"),
+        (made(sub=""), "is not a valid name"),
+        (made(sub="a\x1b[2Jb"), "is not a valid name"),
+        (made(sub="x" * 257), "is not a valid name"),
     ],
 )  # fmt: skip
 def test_what_proves_nobody_is_refused(path, given, problem):

@@ -246,7 +246,7 @@ def test_of_a_header_that_stands_there_twice_none_is_taken():
         (
             "authentication: {mode: tokens, keys: k, issuer: i, relayAudience: walle-devices}",
             "5:69",
-            "any device could report of all",
+            "any device could report for all",
         ),
         ("authentication: {mode: proxy, header: x-client}", "5:19", "anybody could be the proxy"),
         ("authentication: {mode: proxy, header: X-Client}", "5:41", "[a-z0-9]"),
