@@ -1,7 +1,7 @@
-"""Kinds of devices that a package is tried on, as YAML of the kind ``DeviceKinds``.
+"""Kinds of devices for simulations, as YAML of the kind ``DeviceKinds``.
 
-What a script can see of a device is its ``ctx.config`` and the contents of its events: a
-kind has both. What else it says (app, OS, model) is for people and reports.
+A script sees of a device its ``ctx.config`` and the contents of its events, so a kind has both. The
+other fields (app, OS, model) are for people and reports.
 """
 
 from typing import Annotated, Any, Final, Literal, Self
@@ -14,7 +14,7 @@ from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict, refuse_twice
 
 SPEEDS: Final = {"": 1.0, "low": 0.25, "middle": 0.5, "high": 1.0}
-"""Share of this machine's speed that a performance class stands for, unless a kind says."""
+"""Default share of this machine's speed, by performance class."""
 
 _MIB: Final = 2**20
 _Text = Annotated[str, Field(max_length=128)]
@@ -59,7 +59,7 @@ class DeviceKind(Strict):
 
 
 class Tolerances(Strict):
-    """What may differ from the version before."""
+    """Tolerated differences from the previous version."""
 
     failure_rate: _Share = Field(
         default=0.0,
@@ -89,7 +89,7 @@ class DeviceKindsSpec(Strict):
 
 
 class DeviceKinds(Strict):
-    """The document."""
+    """A document of the kind ``DeviceKinds``."""
 
     api_version: str
     kind: Literal["DeviceKinds"]
