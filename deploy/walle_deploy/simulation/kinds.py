@@ -28,17 +28,17 @@ class DeviceKind(Strict):
     performance: Literal["", "low", "middle", "high"] = ""
     speed: Annotated[float, Field(gt=0, le=100)] | None = Field(
         default=None,
-        description="The package's limits of wall time and steps are multiplied by this; by "
-        "default 0.25 for low, 0.5 for middle, 1 else.",
+        description="Factor for the package's limits of wall time and steps; by default 0.25 "
+        "for low, 0.5 for middle, 1 otherwise.",
     )
     steps: Annotated[int, Field(ge=1, le=10**12)] | None = Field(
         default=None, description="Most steps of a run, whatever the package says."
     )
     memory: Annotated[SizeBytes, Field(ge=16 * _MIB)] = Field(
-        default=512 * _MIB, description="That the task may take on top of the VM's own."
+        default=512 * _MIB, description="Memory for the task, besides the VM's own."
     )
     interpreter: _Text = Field(
-        default="", description="Such as cpython-314; this machine's by default."
+        default="", description="Interpreter such as cpython-314; this machine's by default."
     )
     app: _Text = ""
     app_version: _Text = ""
@@ -46,10 +46,10 @@ class DeviceKind(Strict):
     os_version: _Text = ""
     model: _Text = ""
     config: dict[str, Any] = Field(
-        default={}, description="What such devices have in ctx.config, over the package's."
+        default={}, description="ctx.config of such devices; it overrides the package's."
     )
     events: PathField | None = Field(
-        default=None, description="Recorded events of such devices; else those given for all."
+        default=None, description="Recorded events of such devices; default: those for all kinds."
     )
 
     @property
@@ -63,12 +63,12 @@ class Tolerances(Strict):
 
     failure_rate: _Share = Field(
         default=0.0,
-        description="A kind fails above this share of failed runs, if the version before does "
-        "not fail as often.",
+        description="A kind fails above this share of failed runs, unless the previous version "
+        "fails as often.",
     )
     drift: _Share = Field(
         default=1.0,
-        description="A kind fails above this share of runs with other features than before.",
+        description="A kind fails above this share of runs whose features differ from before.",
     )
 
 
@@ -76,7 +76,7 @@ class DeviceKindsSpec(Strict):
     """All kinds of a fleet."""
 
     time_limit: DurationMs = Field(
-        default=60_000, ge=1_000, description="Of one kind, both versions together."
+        default=60_000, ge=1_000, description="Limit for one kind, both versions together."
     )
     tolerances: Tolerances = Tolerances()
     sequence: SequenceSpec = SequenceSpec()

@@ -79,8 +79,8 @@ def _events_of(kind: DeviceKind, shared: bytes | None) -> bytes:
         return read_events(kind.events)
     if shared is None:
         raise SourceError(
-            f"kind {kind.name!r} has no recorded events: name a file of them in the kind, or "
-            "give some for all"
+            f"kind {kind.name!r} has no recorded events: name a file of events in the kind, or "
+            "pass events for all kinds"
         )
     return shared
 
@@ -198,7 +198,9 @@ class _Kind(NamedTuple):
         until_ms = monotonic_ms() + self.spec.time_limit
         while monotonic_ms() < until_ms:
             if self.stop.is_set():
-                raise ReleaseStateError("the simulation was stopped: nobody waits for it")
+                raise ReleaseStateError(
+                    "the simulation was stopped, because its result is no longer needed"
+                )
             with suppress(subprocess.TimeoutExpired):
                 return child.communicate(timeout=_LOOK_S)
         return None
