@@ -46,7 +46,7 @@ class TaskRef(msgspec.Struct, frozen=True, order=True):
         if not is_named:
             raise RefNotFoundError(
                 f"{text[:200]!r} names no task: expected SCENARIO/TASK or SCENARIO/TASK@VERSION, "
-                "such as shop/ipv@v2; names are of lower-case letters, digits and '-'"
+                "such as shop/ipv@v2; names have lower-case letters, digits and '-'"
             )
         return cls(scenario, task, version)
 

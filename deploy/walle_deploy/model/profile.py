@@ -74,8 +74,8 @@ def encode_profile(profile: DeviceProfile) -> str:
     if len(value) > PROFILE_MAX_BYTES or len(profile.tasks) > _TASKS_MAX:
         raise ProfileError(
             f"device {profile.device!r}: its profile has {len(value)} bytes and "
-            f"{len(profile.tasks)} tasks, a header holds {PROFILE_MAX_BYTES} and {_TASKS_MAX}: "
-            "uninstall tasks that are not used"
+            f"{len(profile.tasks)} tasks, but a header holds {PROFILE_MAX_BYTES} and {_TASKS_MAX}: "
+            "uninstall unused tasks"
         )
     return value
 
@@ -87,10 +87,10 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
         ProfileError: The value is not a profile.
     """
     if not value:
-        raise ProfileError(f"the header {PROFILE_HEADER} is missing, or empty")
+        raise ProfileError(f"the header {PROFILE_HEADER} is missing or empty")
     if len(value) > PROFILE_MAX_BYTES:
         raise ProfileError(
-            f"a profile of {len(value)} bytes: expected at most {PROFILE_MAX_BYTES} in "
+            f"a profile has {len(value)} bytes: expected at most {PROFILE_MAX_BYTES} in "
             f"{PROFILE_HEADER}"
         )
     try:
@@ -105,7 +105,7 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
     held_count = len(profile.receipts.others) if profile.receipts is not None else 0
     if max(len(profile.tasks), held_count) > _TASKS_MAX:
         count = max(len(profile.tasks), held_count)
-        raise ProfileError(f"{PROFILE_HEADER}: {count} tasks, at most {_TASKS_MAX}")
+        raise ProfileError(f"{PROFILE_HEADER}: {count} tasks: expected at most {_TASKS_MAX}")
     return profile
 
 

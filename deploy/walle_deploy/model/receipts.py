@@ -90,17 +90,17 @@ class ReceiptKeys:
         key, receipt = _decoded(payload)
         secret = self._keys.get(key)
         if secret is None:
-            raise ReceiptError(f"a receipt of a key that is not here: {key[:_SHOWN]!r}", "forged")
+            raise ReceiptError(f"a receipt has an unknown key {key[:_SHOWN]!r}", "forged")
         right = hmac.digest(secret, _DOMAIN + payload, "sha256")[:_MAC_BYTES]
         if not hmac.compare_digest(right, mac):
-            raise ReceiptError("a receipt that its key did not make", "forged")
+            raise ReceiptError("a receipt does not match its key", "forged")
         age_ms = now_ms - receipt.issued_ms
         if age_ms > VALID_MS:
             raise ReceiptError(
-                f"a receipt of {age_ms / 86_400_000:.1f} days, they are good for 7", "expired"
+                f"a receipt is {age_ms / 86_400_000:.1f} days old: the limit is 7", "expired"
             )
         if age_ms < -AHEAD_MS:
-            raise ReceiptError(f"a receipt that is {-age_ms / 1_000:.0f} s ahead", "ahead")
+            raise ReceiptError(f"a receipt is {-age_ms / 1_000:.0f} s ahead", "ahead")
         return receipt
 
 
@@ -124,12 +124,12 @@ _decoder: Final[Any] = msgspec.msgpack.Decoder(tuple[str, Receipt])
 
 def _split(token: str) -> tuple[bytes, bytes]:
     if not token or len(token) > _LENGTH_MAX:
-        raise ReceiptError(f"a receipt of {len(token)} characters", "forged")
+        raise ReceiptError(f"a receipt has {len(token)} characters", "forged")
     try:
         text = token.encode("ascii")
         data = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
     except (Base64Error, UnicodeEncodeError, ValueError) as error:
-        raise ReceiptError("a receipt that is no base64url", "forged") from error
+        raise ReceiptError("a receipt is not base64url", "forged") from error
     return data[:-_MAC_BYTES], data[-_MAC_BYTES:]
 
 
@@ -137,5 +137,5 @@ def _decoded(payload: bytes) -> tuple[str, Receipt]:
     try:
         content: tuple[str, Receipt] = _decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ReceiptError("a receipt that is none", "forged") from error
+        raise ReceiptError("a receipt is malformed", "forged") from error
     return content
