@@ -72,7 +72,7 @@ class ReleaseNews:
         self._store = store
         self._rows = StoredRows(store)
         self._last_number = 0
-        """Entries of the log up to this one were looked at."""
+        """Number of the last log entry that was read."""
 
     def look(self) -> list[AlarmMessage]:
         """Return new messages."""
@@ -140,6 +140,6 @@ def _message(entry: AuditEntry) -> AlarmMessage:
         measure="release",
         since_ms=entry.at_ms,
         at_ms=entry.at_ms,
-        text=f"release {entry.release} of {entry.task}@{entry.version} {verb[entry.action]} by "
-        f"itself: {entry.why}",
+        text=f"release {entry.release} of {entry.task}@{entry.version} {verb[entry.action]} "
+        f"automatically: {entry.why}",
     )

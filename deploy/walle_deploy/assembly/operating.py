@@ -48,7 +48,9 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
     data = _demanded(store)
     if data is None:
         if by == CONTROLLER:
-            raise IdentityError(f"{by!r} is nobody's name: it is whom the audit log calls so")
+            raise IdentityError(
+                f"the name {by!r} is reserved for the controller: choose another with --by"
+            )
         typed = Operator(by, "approver", is_verified=False)
 
         async def prove(_: object, __: object) -> Operator:
@@ -58,7 +60,7 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
     try:
         spec = OperatorsSpec.model_validate_json(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        wrong: IntegrityError = altered("who may change it", one_line(str(error)))
+        wrong: IntegrityError = altered("the operators' set-up", one_line(str(error)))
         raise wrong from error
     authenticator = OperatorAuthenticator(spec)
 

@@ -157,9 +157,9 @@ def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
     missing = [f"spec.{name}" for name in wanted if not getattr(spec, name)]
     if missing:
         raise SpecFileError(
-            f"devices would get no address to pull from, as there is no {', '.join(missing)}: give "
-            "--files URL of the server that has all files (such as walle repository serve), or "
-            "write them into the ReleaseService YAML"
+            f"devices would get no address for files, as there is no {', '.join(missing)}: pass "
+            "--files URL of the server with all files (such as walle repository serve), or "
+            "write the addresses into the ReleaseService YAML"
         )
 
 
@@ -178,7 +178,8 @@ def check_parts(setup: Mapping[str, str]) -> None:
             need_head(transaction.audit(after=kept.number - 1), kept)
     if setup.get("repository") and not (Path(setup["repository"]) / "public").is_dir():
         raise RefNotFoundError(
-            f"{setup['repository']}: is no repository: make one with walle repository init"
+            f"{setup['repository']}: there is no repository here: make one with walle repository "
+            "init"
         )
     if setup.get("alarms"):
         load_single(Path(setup["alarms"]), Alarms)

@@ -48,7 +48,7 @@ class PackageSimulator:
                 data = stream.read(PACKAGE_MAX_BYTES + 1)
         except OSError as error:
             raise RefNotFoundError(
-                f"{file.target}: its package is not in {self._public}: {error.strerror}: give the "
+                f"{file.target}: its package is not in {self._public}: {error.strerror}: pass the "
                 "folder of the repository that it was published to"
             ) from error
         if hashlib.sha256(data).hexdigest() != file.sha256:
