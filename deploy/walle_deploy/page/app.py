@@ -85,11 +85,11 @@ class _Pages:
     async def stop(self, request: Request) -> Response:
         operator = await self._prove(request, request.cookies.get(COOKIE, ""))
         if operator.role == "viewer":
-            raise ForbiddenError("a viewer changes nothing")
+            raise ForbiddenError("the role viewer may not change anything")
         name, form = request.path_params["name"], await self._form(request)
         action, revision = form.get("action"), form.get("revision", "")
         if action not in STOPS or not _REVISION.fullmatch(revision):
-            raise EnvelopeError("that is no form of ours: open the release again")
+            raise EnvelopeError("this form is not valid: open the release again")
         why = "".join(character for character in form.get("why", "") if character.isprintable())
         await asyncio.to_thread(self._stop, operator, name, action, why[:_WHY_MAX], int(revision))
         return RedirectResponse(f"/releases/{quote(name, safe='')}", 303)
@@ -97,7 +97,7 @@ class _Pages:
     async def sign_in(self, request: Request) -> Response:
         token = (await self._form(request)).get("token", "").strip()
         if not _TOKEN.fullmatch(token):
-            raise IdentityError("that is no token, or one of more than 4,000 characters")
+            raise IdentityError("this is not a token, or it has more than 4,000 characters")
         await self._prove(request, token)
         response = RedirectResponse("/", 303)
         # the browser's origin tells its own scheme, whatever proxies are between
@@ -125,7 +125,7 @@ class _Pages:
             text = "" if isinstance(body, Response) else body.decode("ascii")
             return dict(parse_qsl(text, strict_parsing=True, max_num_fields=9))
         except ValueError:
-            raise EnvelopeError("that is no form of ours, or too long") from None
+            raise EnvelopeError("this form is not valid, or too long") from None
 
 
 def _answering(page: _Page) -> _Page:
@@ -161,7 +161,9 @@ def _check_origin(request: Request) -> None:
     # scripts of a page cannot change these; browsers send the first over secure connections
     is_own = bool(origin) and origin.partition("://")[2] == request.headers.get("host")
     if site != "same-origin" and (site or not is_own):
-        raise ForbiddenError("another site's page, or none, sent this: nothing was changed")
+        raise ForbiddenError(
+            "another site's page, or no page, sent this request: nothing was changed"
+        )
 
 
 def _file(name: str, kind: str) -> _Page:

@@ -72,15 +72,15 @@ def _release(look: ReadTransaction, role: str, query: Mapping[str, str]) -> Html
 
 def _stop(look: ReadTransaction, role: str, query: Mapping[str, str]) -> Html:
     if role == "viewer":
-        raise ForbiddenError("a viewer changes nothing")
+        raise ForbiddenError("the role viewer may not change anything")
     progress = describe(look, find_release(look, query["name"]))
     if query.get("revision") != str(progress.revision):
         raise ConflictError(
             f"release {progress.release!r} was changed since your page showed it, and is at "
-            f"revision {progress.revision}: look at it as it is now"
+            f"revision {progress.revision}: open it again"
         )
     if set(STOPS).isdisjoint(progress.can):
-        raise ReleaseStateError(f"release {progress.release!r} is over: there is nothing to stop")
+        raise ReleaseStateError(f"release {progress.release!r} has ended: there is nothing to stop")
     ways = {f"can_{way}": progress if way in progress.can else None for way in STOPS}
     return filled("stop", of=progress, **ways)
 
