@@ -99,17 +99,21 @@ class UrlSigner:
         path, _, query = url.partition("?")
         is_plain = _PATH.fullmatch(path) and _PREFIX.fullmatch(prefix)
         if not is_plain or _FOLDER in prefix:
-            raise IntegrityError(f"{(prefix + path)[:256]!r}: is no address of an exclusive file")
+            raise IntegrityError(
+                f"{(prefix + path)[:256]!r}: is not an address of an exclusive file"
+            )
         fields = parse_qsl(query[:4_096], keep_blank_values=True)
         if [name for name, _ in fields] != _FIELDS:
             raise IntegrityError(f"{path}: is not a signed address")
         device, expires, key, sig = (value for _, value in fields)
         wanted = _mac(self._ring.urls.get(key, ""), path, device, expires)
         if key not in self._ring.urls or not hmac.compare_digest(wanted.encode(), sig.encode()):
-            raise IntegrityError(f"{path}: its signature is not ours, or its key is retired")
+            raise IntegrityError(f"{path}: its signature is not valid, or its key is retired")
         # the signature is valid, so this is the number from ``sign``
         if int(expires) * 1_000 + SKEW_MS < self._clock():
-            raise IntegrityError(f"{path}: expired at {expires}: the device asks the service again")
+            raise IntegrityError(
+                f"{path}: expired at {expires}: the device must ask the service again"
+            )
         enrolled, _, _ = proof.partition(".")
         secret = self._ring.devices.get(enrolled, "")
         right = prove(f"{enrolled}.{_mac(secret, 'device', device)}", url)
