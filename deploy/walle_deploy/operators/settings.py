@@ -1,4 +1,4 @@
-"""Who may change releases over HTTP: ``spec.operators`` of a release service's YAML."""
+"""Settings of operators over HTTP: ``spec.operators`` of a release service's YAML."""
 
 from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ def _safe_url(text: str) -> str:
 
 
 class OperatorsSpec(IssuerSpec):
-    """Operators prove who they are by tokens of one issuer, such as those of OpenID Connect."""
+    """Operators prove their identity with tokens of one issuer, such as OpenID Connect."""
 
     keys: PathField | None = Field(
         default=None,
