@@ -33,7 +33,7 @@ class OperatorAuthenticator:
         )
         self._tokens = Tokens(spec, self._keys, [spec.audience], self._operator)
         self.headers = self._tokens.headers
-        """Those of a request that it looks at, in lower case."""
+        """Request headers that ``prove`` reads, in lower case."""
 
     def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> Operator:
         """Return the operator, see ``DeviceAuthenticator``; blocks if keys must be read again.

@@ -39,6 +39,6 @@ class Operator(msgspec.Struct, frozen=True):
         """
         if ROLES.index(self.role) < ROLES.index(role):
             raise ForbiddenError(
-                f"{self.name!r} has the role {self.role}: that needs the role {role} "
+                f"{self.name!r} has the role {self.role}: this needs the role {role} "
                 "(docs/deploy/operators.md)"
             )

@@ -18,7 +18,9 @@ _Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=2
 def _safe_url(text: str) -> str:
     parts = urlsplit(checked_url(text))
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
-        raise ValueError("expected https://: who can change the keys on their way is an operator")
+        raise ValueError(
+            "expected https://: anybody who alters the keys on their way becomes an operator"
+        )
     return text
 
 
@@ -30,24 +32,28 @@ class OperatorsSpec(IssuerSpec):
         description="Public keys of the issuer (JWKS, RFC 7517): Ed25519, P-256 and RSA.",
     )
     keys_url: Annotated[_Text, AfterValidator(_safe_url)] | None = Field(
-        default=None, description="Where the issuer has them, in place of keys."
+        default=None, description="Address of the issuer's keys, in place of keys."
     )
     audience: _Text = Field(default=OPERATORS, description="Claim aud of operators' tokens.")
-    name_claim: _Text = Field(default="sub", description="What the audit log calls an operator.")
-    role_claim: _Text = Field(default="role", description="A text, or a list of texts.")
+    name_claim: _Text = Field(
+        default="sub", description="Claim with an operator's name for the audit log."
+    )
+    role_claim: _Text = Field(
+        default="role", description="Claim with the roles: a text, or a list of texts."
+    )
     roles: dict[_Text, Role] = Field(
         default={role: role for role in ROLES},
         max_length=10_000,
-        description="What values of that claim may do; the most of them counts.",
+        description="Role for each value of that claim; the highest counts.",
     )
     second_person: StrictBool = Field(
-        default=False, description="A release begins when another person has approved it."
+        default=False, description="A release begins only after another person approved it."
     )
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> Self:
         if self.header in _BROWSERS or self.header.startswith(_BROWSERS_BEGIN):
-            raise ValueError(f"header: browsers write {self.header} themselves: choose another")
+            raise ValueError(f"header: browsers set {self.header} themselves: choose another")
         if (self.keys is None) == (self.keys_url is None):
             raise ValueError("expected one of keys and keysUrl")
         return self
