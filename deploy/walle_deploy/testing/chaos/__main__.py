@@ -41,15 +41,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m walle_deploy.testing.chaos", description="kill -9 the release platform"
     )
-    parser.add_argument("--kills", type=positive, default=200, help="in all (200)")
+    parser.add_argument("--kills", type=positive, default=200, help="kills in total (200)")
     parser.add_argument(
-        "--life", type=positive, default=20, metavar="KILLS", help="of one life (20)"
+        "--life", type=positive, default=20, metavar="KILLS", help="kills in one life (20)"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", type=positive, default=3)
-    parser.add_argument("--devices", type=positive, default=60, help="of all hosts together (60)")
+    parser.add_argument(
+        "--devices", type=positive, default=60, help="devices of all hosts together (60)"
+    )
     parser.add_argument("--json", type=Path, help="write the report here")
-    parser.add_argument("--folder", type=Path, help="for the worlds; kept")
+    parser.add_argument("--folder", type=Path, help="folder for the worlds; it is kept")
     return parser
 
 

@@ -63,7 +63,7 @@ class ReleaseCampaign:
             parts=[],
             proof=_PROOF,
         )
-        """So far."""
+        """The report so far."""
 
     def run(self, kills: int) -> FaultReport:
         """Run lives until all kills are done, or a finding; blocks.
@@ -151,7 +151,7 @@ class ReleaseCampaign:
         )
         if done.returncode:
             text = done.stderr.decode(errors="replace").strip()
-            raise ChaosError(f"the run that nobody kills ended with {done.returncode}: {text}")
+            raise ChaosError(f"the run without kills ended with {done.returncode}: {text}")
         return event_lines(data_dir)
 
     def _clear(self) -> None:
@@ -164,4 +164,4 @@ class ReleaseCampaign:
             if process.pid != os.getpid():
                 processes.kill(process)
                 if not processes.await_end(process, _RUN_S):
-                    raise ChaosError(f"process {process.pid} of an earlier campaign does not go")
+                    raise ChaosError(f"process {process.pid} of an earlier campaign does not end")

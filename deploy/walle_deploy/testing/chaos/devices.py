@@ -90,9 +90,9 @@ def _installed(data_dir: Path, devices: Mapping[str, str]) -> dict[str, Installe
 def _altered(packages: Path) -> Iterator[str]:
     for path in packages.iterdir() if packages.exists() else ():
         if path.name.startswith("."):
-            yield f"{path}: is half written"
+            yield f"{path}: is written only in part"
         elif hashlib.sha256(path.read_bytes()).hexdigest() != path.name:
-            yield f"{path}: is not what its name says"
+            yield f"{path}: does not match the hash in its name"
 
 
 def _wrong_package(device: str, path: Path, ref: TaskRef, table: ReleaseTable) -> Iterator[str]:
@@ -100,9 +100,9 @@ def _wrong_package(device: str, path: Path, ref: TaskRef, table: ReleaseTable) -
     if files is None or files.shared[0].sha256 != path.name:
         yield f"{device} has {ref} with the package {path.name[:12]}, which was not published"
     elif not path.exists():
-        yield f"{device} has {ref}, and its package {path.name[:12]} is not there"
+        yield f"{device} has {ref}, but its package {path.name[:12]} is missing"
     elif read_package(path).manifest.task.version != ref.version:
-        yield f"{device} has {ref}, and its package says another version"
+        yield f"{device} has {ref}, but its package has another version"
 
 
 def event_lines(data_dir: Path) -> dict[str, Sequence[bytes]]:

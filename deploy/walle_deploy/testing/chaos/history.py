@@ -37,9 +37,9 @@ def wrong_history(transaction: ReadTransaction) -> Iterator[str]:
         state = read_state(stored)
         last = own[-1] if own else None
         if last is None or (last.stage, last.revision) != (state.stage, stored.revision):
-            yield f"release {stored.release_id}: its last entry is not where it stands"
+            yield f"release {stored.release_id}: its last entry differs from its state"
         if (state.is_open or state.is_offered) != (stored.is_open or stored.is_offered):
-            yield f"release {stored.release_id}: its row says otherwise than its state"
+            yield f"release {stored.release_id}: its row differs from its state"
 
 
 def two_at_once(entries: Sequence[AuditEntry]) -> Iterator[str]:

@@ -54,7 +54,7 @@ class Life:
         self._report = report
         self._on_kill = on_kill
         self.shots = shots
-        """How many were drawn."""
+        """Number of kills drawn so far."""
         self._stack = ExitStack()
         self._stack.callback(world.close)
         self._store = open_store(world.store)

@@ -46,7 +46,7 @@ class Operators:
         self._created = 0
         self._crash = ""
         self.done: Counter[str] = Counter()
-        """Commands by what they did and their exit codes."""
+        """Commands by exit code."""
 
     @property
     def is_busy(self) -> bool:
