@@ -12,7 +12,7 @@ _MIB: Final = 2**20
 
 
 class EventsModel(Strict):
-    """Where the file is; its beginning says which of both formats it has."""
+    """The path of the file; its first bytes tell which of the two formats it has."""
 
     connector: str = "events"
     path: InputField = Field(

@@ -1,4 +1,4 @@
-"""The YAML keys of a file source: where the file is, how its rows become events, in which order."""
+"""The YAML keys of a file source: the file, the mapping of rows to events, and their order."""
 
 from typing import Final, Literal, override
 
@@ -14,7 +14,7 @@ _RECORD_MAX_BYTES: Final = 2**30
 
 
 class OrderModel(Strict):
-    """In which order events leave the source."""
+    """Order of the source's events."""
 
     scope: Literal["global", "device"] = Field(
         default="device",
@@ -54,5 +54,5 @@ class FilesModel(RowMapping):
     @override
     @property
     def row_identity(self) -> tuple[str, ...]:
-        """Expressions; see ``RowMapping``."""
+        """Expressions of the identity; see ``RowMapping``."""
         return self.identity

@@ -17,7 +17,7 @@ _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,62}"
 
 def _checked(url: str) -> str:
     if not re.match(r"postgres(ql)?://|\s*\w+\s*=", url):
-        raise ValueError("expected postgresql://USER@HOST/DATABASE")  # it may have a password
+        raise ValueError("expected postgresql://USER@HOST/DATABASE")  # the text may hold a password
     return url
 
 
@@ -43,7 +43,7 @@ class PostgresConnector:
     sink_model: Final = PostgresSinkModel
 
     def open_sink(self, model: PostgresSinkModel, identity: str) -> "PostgresSink":
-        """Prepare; the database is asked with the first features.
+        """Prepare; the first features connect to the database.
 
         ``identity`` names pipeline and sink to the database.
 

@@ -1,8 +1,8 @@
 """``walle simulate``: a simulated shop as a file, of JSON Lines or packed.
 
-What it writes is what the connector makes, in the order of arrival: lines for peers,
-for other tools, and for looking at; packed for the connector ``events``, which need not
-parse the payloads then.
+The file has the connector's events in the order of arrival. Lines are for other tools, for
+comparisons and for people. Packed files are for the connector ``events``, which then need not parse
+payloads.
 """
 
 import argparse
@@ -49,10 +49,10 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the file; nothing is left of it when this fails.
+    """Write the file; a failure leaves no file.
 
     Raises:
-        SpecFileError: A key is wrong.
+        SpecFileError: A key is not valid.
         SourceError: The file cannot be written.
     """
     model = _model(options.set)
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         range(timeline.windows), "simulating", console=console, disable=not sys.stderr.isatty()
     )
     if not options.out.name or (options.out.exists() and not options.out.is_file()):
-        # it would be put in the place of a directory, or of a device
+        # the rename would replace a directory or a device
         raise SourceError(f"{options.out} is no file: name one that may be written over")
     with written(options.out) as file:
         size_bytes += file.write(shape.begin())

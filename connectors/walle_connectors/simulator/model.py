@@ -1,4 +1,4 @@
-"""What a simulated shop is: the keys under ``spec.source``."""
+"""The definition of a simulated shop: keys under ``spec.source``."""
 
 from typing import Annotated
 
