@@ -110,7 +110,7 @@ class _File(FileStream):
             return  # its writer may have moved it for a moment
         if not os.path.samestat(now, self._opened) or now.st_size < at:
             raise SourceChangedError(
-                f"{self.name} was replaced or cut while it was followed: append to it, or give "
+                f"{self.name} was replaced or cut while it was followed: append to it, or pass "
                 "its events on standard input"
             )
 
@@ -208,9 +208,9 @@ class DeviceReader(EventsReader):
     def _home(self, device_id: str) -> Lane[LinePosition]:
         if device_id != self._device:
             raise SourceError(
-                f"{self._name}:{self._row + 1}: the event is of device {device_id!r}, this is the "
-                f"agent of {self._device!r}: correct the line, or give it to its own agent; what "
-                "stands before it is committed"
+                f"{self._name}:{self._row + 1}: the event is of device {device_id!r}, but this is "
+                f"the agent of {self._device!r}: correct the line, or pass it to its own agent; "
+                "the lines before it are committed"
             )
         [lane] = self._lanes.values()
         self._homes[device_id] = lane
@@ -253,7 +253,7 @@ class DeviceEvents(FileSource):
         """
         if stored.get("format") != _FORMAT:
             raise SourceChangedError(
-                "the data directory was made by walle run, not by the agent of a device: give "
+                "the data directory was made by walle run, not by the agent of a device: use "
                 "another --data-dir"
             )
         if stored.get("device") != self._device:

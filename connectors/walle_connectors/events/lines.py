@@ -260,7 +260,7 @@ class EventsReader(FileReader[LinePosition]):
         if zlib.crc32(data[:size]) != digest or data[size:] not in {b"\n", b""}:
             raise SourceChangedError(
                 f"source {self._name!r} differs at line {position.line} from what was read before "
-                "(it may have been incomplete): give the same file, or start with a new --data-dir"
+                "(it may have been incomplete): use the same file, or start with a new --data-dir"
             )
 
     @override

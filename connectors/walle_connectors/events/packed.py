@@ -230,7 +230,7 @@ class PackedReader(FileReader[PackedPosition]):
     def _changed(self, begin: int) -> SourceChangedError:
         return SourceChangedError(
             f"source {self._name!r} differs at byte {begin} from what was read before "
-            "(it may have been incomplete): give the same file, or start with a new --data-dir"
+            "(it may have been incomplete): use the same file, or start with a new --data-dir"
         )
 
     @override

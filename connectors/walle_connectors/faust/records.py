@@ -66,7 +66,7 @@ async def features(stream: Any) -> AsyncIterator[Feature]:
             values = msgspec.json.decode(value)
         except (EnvelopeError, msgspec.DecodeError, RecursionError) as error:
             place = f"{message.topic}[{message.partition}]@{message.offset}"
-            _log.warning("%s is no feature: %s", place, error)
+            _log.warning("%s is not a feature: %s", place, error)
             continue
         if not record.service:
             yield Feature(

@@ -19,14 +19,14 @@ class OrderModel(Strict):
     scope: Literal["global", "device"] = Field(
         default="device",
         description=(
-            "device: the rows of each device are in order among themselves, one device's clock "
-            "moves no other; global: the file is sorted by time as a whole."
+            "device: the rows of each device are in order, and its clock does not affect other "
+            "devices; global: the file is sorted by time as a whole."
         ),
     )
     lateness: DurationMs = Field(
         default=0,
         ge=0,
-        description="How far behind rows may come, for example 10s: events wait so long.",
+        description="Longest delay of a row, for example 10s; events wait this long.",
     )
     """Milliseconds."""
 
@@ -34,9 +34,7 @@ class OrderModel(Strict):
 class FilesModel(RowMapping):
     """Keys of ``spec.source`` when its connector is ``files``."""
 
-    path: InputField = Field(
-        description="The file, gzip is recognised by its content; or parts: a folder or URL."
-    )
+    path: InputField = Field(description="The file, also in gzip; or parts: a folder or URL.")
     format: Literal["csv", "jsonl"] = Field(description="CSV with a header line, or JSON Lines.")
     device: Expression = Field(description="Device id.")
     time: Expression = Field(description="The row's time, epoch milliseconds.")

@@ -49,7 +49,7 @@ class Replayed:
         self.ends = sorted({rows for each in positions.values() for rows in each.ends})
         """Ends that any partition has seen, ascending."""
         self.digests: dict[int, int] = {}
-        """Of the rows up to each step that a partition stands at."""
+        """CRC-32 of the rows up to each step of a partition's position."""
         self.step = max(each.step for each in positions.values())
         for partition, each in positions.items():
             count, digest = len(each.ends), each.digest

@@ -286,7 +286,7 @@ class FilesReader(FileReader[FilePosition]):
         if self._next_known_end() is not None or self._step < self._replayed.step:
             raise SourceChangedError(
                 f"source {self._name!r} ends after row {self._row}, but more of it was "
-                "read before: give the whole file, or start with a new --data-dir"
+                "read before: use the whole file, or start with a new --data-dir"
             )
         if not self._is_replayed:
             self._check_replay()
@@ -299,7 +299,7 @@ class FilesReader(FileReader[FilePosition]):
         if any(lane.to_skip for lane in self._lanes.values()):
             raise SourceChangedError(
                 f"source {self._name!r} gave other events up to row {self._row} before: "
-                "give the same file, or start with a new --data-dir"
+                "use the same file, or start with a new --data-dir"
             )
 
     def _check_digest(self, step: int) -> None:
@@ -307,7 +307,7 @@ class FilesReader(FileReader[FilePosition]):
         if known is not None and known != self._digest:
             raise SourceChangedError(
                 f"source {self._name!r} differs in its first {step} rows from what was "
-                "read before (the last line may have been incomplete): give the same file, or "
+                "read before (the last line may have been incomplete): use the same file, or "
                 "start with a new --data-dir"
             )
 

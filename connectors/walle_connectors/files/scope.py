@@ -37,7 +37,7 @@ class Scope:
         self.released_ms = -1
         """Highest event time that was released."""
         self.held: list[Held] = []
-        """A heap."""
+        """Held events, as a heap."""
 
     def order(self, events: list[Held], watermark_ms: int) -> list[Held]:
         """Hold events above the watermark, and return due ones in order.

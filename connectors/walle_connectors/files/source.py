@@ -91,7 +91,7 @@ def _better_delimiter(header: list[str], delimiter: str) -> str:
     line = delimiter.join(header)
     if "\r" in line:
         return (
-            f"; its header is {line[:_SHOWN_MAX]!r}: its lines end with CR alone, end them with LF"
+            f"; its header is {line[:_SHOWN_MAX]!r}: its lines end with CR alone: end them with LF"
         )
     better = max(_DELIMITERS, key=line.count)
     columns = line.count(better) + 1

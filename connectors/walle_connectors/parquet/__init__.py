@@ -18,7 +18,7 @@ class ParquetSinkModel(Strict):
     """Keys under ``spec.sinks`` of this connector."""
 
     path: Annotated[PathField, AfterValidator(lambda path: path.absolute())] = Field(
-        description="Folder of the data set; of one pipeline alone."
+        description="Folder of the data set; for one pipeline only."
     )
     every_ms: DurationMs = Field(
         default=10_000,

@@ -25,10 +25,10 @@ class PostgresSinkModel(Strict):
     """Keys under ``spec.sinks`` of this connector."""
 
     url: Annotated[str, AfterValidator(_checked)] = Field(
-        description="As libpq takes it: postgresql://USER@HOST/DATABASE, or KEY=VALUE."
+        description="Address for libpq: postgresql://USER@HOST/DATABASE, or KEY=VALUE."
     )
     table: Annotated[str, StringConstraints(pattern=rf"^({_NAME}\.)?{_NAME}$")] = Field(
-        default="walle_features", description="NAME or SCHEMA.NAME; made where it is missing."
+        default="walle_features", description="NAME or SCHEMA.NAME; made if it is missing."
     )
 
     def places(self) -> dict[str, frozenset[tuple[str, str]]]:

@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
         "simulate", help="write the events of a simulated shop into a file"
     )
     parser.add_argument(
-        "out", type=Path, metavar="OUT", help="file; compressed if its name ends in .gz"
+        "out", type=Path, metavar="OUT", help="output file; compressed if its name ends in .gz"
     )
     parser.add_argument(
         "--set",
@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
         "--format",
         choices=FORMATS,
         default=FORMATS[0],
-        help="JSON Lines, or packed: what tasks read, and payloads that are never parsed",
+        help="JSON Lines, or packed: fields for tasks, and payloads that are never parsed",
     )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     parser.set_defaults(run=run)
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     )
     if not options.out.name or (options.out.exists() and not options.out.is_file()):
         # the rename would replace a directory or a device
-        raise SourceError(f"{options.out} is no file: name one that may be written over")
+        raise SourceError(f"{options.out} is not a file: name a file that may be overwritten")
     with written(options.out) as file:
         size_bytes += file.write(shape.begin())
         for window in windows:
