@@ -128,8 +128,8 @@ class DeviceReader(EventsReader):
     ) -> None:
         """Start at the offset of the device's partition; takes over the stream.
 
-        A line of another device ends the reading. With ``follows``, an end of the input is
-        temporary. Without it, the end still closes no page.
+        A line of another device ends the reading. With ``follows``, the end of a file is
+        temporary, and the end of a pipe closes no page.
 
         Raises:
             SourceError: The offset is not of a device's events.

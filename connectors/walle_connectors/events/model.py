@@ -16,7 +16,7 @@ class EventsModel(Strict):
 
     connector: str = "events"
     path: InputField = Field(
-        description="JSON Lines or packed events, also in gzip; or parts: a folder or URL."
+        description="JSON Lines or packed events; gzip is detected; or parts: a folder or URL."
     )
     max_record_bytes: SizeBytes = Field(
         default=_MIB, ge=64, le=2**30, description="A longer line or payload is a dead letter."

@@ -34,7 +34,9 @@ class OrderModel(Strict):
 class FilesModel(RowMapping):
     """Keys of ``spec.source`` when its connector is ``files``."""
 
-    path: InputField = Field(description="The file, also in gzip; or parts: a folder or URL.")
+    path: InputField = Field(
+        description="The file; gzip is detected by content; or parts: a folder or URL."
+    )
     format: Literal["csv", "jsonl"] = Field(description="CSV with a header line, or JSON Lines.")
     device: Expression = Field(description="Device id.")
     time: Expression = Field(description="The row's time, epoch milliseconds.")

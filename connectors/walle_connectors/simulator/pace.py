@@ -22,7 +22,7 @@ class Pace:
     def allow(self, most: int) -> int:
         """Return the number of allowed events; waits briefly if it is 0.
 
-        Events not taken within a tenth of a second are lost to the rate.
+        Allowance beyond a tenth of a second is lost.
         """
         now_ms = monotonic_ms()
         burst = max(self._per_ms * _BURST_S * 1000.0, 1.0)

@@ -12,7 +12,7 @@ _Rate = Annotated[StrictFloat | StrictInt, Field(ge=0, le=1e9)]
 
 
 class DeviceBudget(Strict):
-    """What one proven device may send per second."""
+    """Limits per second for one proven device."""
 
     checks: _Rate = Field(default=10, description="Checks.")
     frames: _Rate = Field(default=5, description="Frames of reports.")
@@ -20,7 +20,7 @@ class DeviceBudget(Strict):
 
 
 class AddressBudget(Strict):
-    """What one address may send per second; a NAT, relay or proxy stands for many devices."""
+    """Limits per second for one address; a NAT, relay or proxy stands for many devices."""
 
     checks: _Rate = Field(default=20_000, description="Checks.")
     frames: _Rate = Field(default=20_000, description="Frames of reports.")
@@ -39,7 +39,7 @@ class BudgetsSpec(Strict):
         alias="burst",
         ge=1_000,
         le=3_600_000,
-        description="Time whose amount may come at once.",
+        description="Largest burst, as time at the full rate.",
     )
     remembered: StrictInt = Field(
         default=100_000,

@@ -41,7 +41,9 @@ def proven_as(role: Role, name: str, token: str = "") -> Proven:
         is_name = name.isprintable() and 0 < len(name) <= _NAME_MAX
         problem = None if is_name else "is not a valid name"
     if "\n" in name or "\r" in name or not token.isprintable():
-        problem = problem or "it, or its jti, cannot stand in a line of a file to revoke it"
+        problem = (
+            problem or "it, or its jti, has characters that a file of revoked names cannot hold"
+        )
     if problem is not None:
         raise IdentityError(f"the proof of a {role} named {name[:_NAME_MAX]!r}: {problem}")
     return Proven(role, name, token)

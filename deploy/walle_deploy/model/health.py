@@ -39,9 +39,10 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the last report in epoch ms; 0 without any."""
     latency_us: Mapping[int, float] = {}
     """Devices by bucket of the time of runs in microseconds. Bucket ``i`` holds values in
-    (GAMMA**(i-1), GAMMA**i], with GAMMA for a relative accuracy of 1 %. The high bits give the size
-    of the run's VM call, see ``wire.buckets.timed_bucket``. A device weighs one in each minute, or
-    in each step for a group of a release, however many runs it reports."""
+    (GAMMA**(i-1), GAMMA**i], with GAMMA for a relative accuracy of 1 %. Multiples of
+    ``CALL_BUCKETS`` add the size of the run's VM call, see ``wire.buckets.timed_bucket``. A device
+    weighs one in each minute, or in each step for a group of a release, however many runs it
+    reports."""
     output_bytes: Mapping[int, float] = {}
     """The same by bucket of the bytes that runs emitted, plus 1."""
 

@@ -54,7 +54,7 @@ class VersionFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     """Addresses of one version's files, and the devices that may use them.
 
     Audit logs have digests of its JSON. So a new field must be left out at its default, and the
-    first fields must stay even then.
+    original fields must stay even then.
     """
 
     shared: tuple[PushedFile, ...]

@@ -89,7 +89,7 @@ class Monitor:
 
         Without ``read_receipt`` no receipt is valid. With ``needs_receipts``, devices without a
         valid receipt count for nothing and leave no row. Otherwise they count for their version,
-        and apart.
+        and in counters of their own.
         """
         self.counts = MonitorCounts()
         self._store = store

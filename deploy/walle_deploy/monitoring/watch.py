@@ -43,7 +43,7 @@ class FleetView:
     def versions(self) -> dict[Version, int]:
         """Read the store, and return the time of each version's last report in epoch ms.
 
-        For a version without any report it is the time of the first question here.
+        For a version without any report it is the time of the first look for it.
 
         Raises:
             ServiceUnreachableError: The store cannot be read.

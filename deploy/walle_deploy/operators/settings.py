@@ -53,7 +53,7 @@ class OperatorsSpec(IssuerSpec):
     @model_validator(mode="after")
     def _can_be_asked(self) -> Self:
         if self.header in _BROWSERS or self.header.startswith(_BROWSERS_BEGIN):
-            raise ValueError(f"header: browsers set {self.header} themselves: choose another")
+            raise ValueError(f"header: browsers write {self.header} themselves: choose another")
         if (self.keys is None) == (self.keys_url is None):
             raise ValueError("expected one of keys and keysUrl")
         return self

@@ -188,7 +188,7 @@ class Life:
             self._change_opened(is_paused=False)
             self._await_quietly(lambda: not self._opened(), _RELEASE_S)
         self._change_opened(is_paused=True)
-        self._await("devices have what the policy says", _REST_S, self._is_settled)
+        self._await("devices have the policy's versions", _REST_S, self._is_settled)
         self._end(self._world.hosts, "SIGTERM")
         for number, host in enumerate(self._world.hosts):
             host.start(self._world.host_command(number, is_paced=False))

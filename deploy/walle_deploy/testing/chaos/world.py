@@ -164,7 +164,7 @@ class World:
             raise ChaosError(f"publishing ended with {done.returncode}: {done.stderr.decode()}")
         with closing(open_store(self.store)) as store:
             ReleaseCommands(store, "campaign").adopt(
-                TASK, version_name(1), "what devices begin with"
+                TASK, version_name(1), "the first version of all devices"
             )
 
     def _files_command(self) -> tuple[str, ...]:
