@@ -179,7 +179,7 @@ def test_what_lost_its_timestamp_is_not_made_anew(world):
     timestamp.unlink()
     before = world.saved()
     for use in (world.repository.status, lambda: TrustedRepository.create(world.repository.folder)):
-        with pytest.raises(IntegrityError, match=r"timestamp: .*it is gone.*from a copy"):
+        with pytest.raises(IntegrityError, match=r"timestamp: .*it is missing.*from a copy"):
             use()
     assert world.saved() == before
     timestamp.write_bytes(kept)

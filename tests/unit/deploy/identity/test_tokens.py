@@ -130,16 +130,16 @@ def test_what_a_token_says_of_its_algorithm_is_not_believed(verifier):
     # a key that the token brings itself
     own = {"alg": "EdDSA", "kid": "k2", "jwk": public(OTHER), "jku": "http://127.0.0.1:1/"}
     signed = segment(own) + b"." + body + b"." + token(OTHER).rsplit(b".", 1)[1]
-    assert "not known" in refused(verifier, signed)
+    assert "unknown or retired" in refused(verifier, signed)
     assert "not valid" in refused(
         verifier, head + b"." + segment(claims(sub="d-2")) + b"." + b"AAAA"
     )
 
 
 def test_a_key_that_is_not_ours_is_none_whatever_it_is_called(verifier):
-    assert "not known" in refused(verifier, token(OTHER))
+    assert "unknown or retired" in refused(verifier, token(OTHER))
     assert "not valid" in refused(verifier, token(OTHER, kid="k1"))
-    assert "not known" in refused(verifier, token(p256("e"), alg="ES256"))
+    assert "unknown or retired" in refused(verifier, token(p256("e"), alg="ES256"))
     assert "not valid" in refused(verifier, token(p256("k1"), alg="ES256"))
 
 
@@ -197,7 +197,7 @@ def test_what_is_remembered_has_a_bound(path):
 def test_keys_are_rotated_and_retired_while_it_runs(verifier, path):
     old, new = token(KEY), token(OTHER)
     prove(verifier, old)
-    assert "not known" in refused(verifier, new)
+    assert "unknown or retired" in refused(verifier, new)
     write_keys(path, public(OTHER), public(KEY))
     assert verifier.watched[0].refresh()
     assert (prove(verifier, old).name, prove(verifier, new).name) == ("d-1", "d-1")
