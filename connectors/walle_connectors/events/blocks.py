@@ -30,7 +30,7 @@ class Stretch(msgspec.Struct, kw_only=True):
 
     begin: int
     end: int
-    """Begin of the next block, or end of the file."""
+    """Start of the next block, or end of the file."""
     digest: tuple[int, int]
     """Length and CRC-32 of the bytes from ``begin`` on."""
     text: bytes
@@ -262,7 +262,7 @@ class BlockFile:
         return self._described(begin, place, reason)
 
     def _find_head(self, start: int, stop: int | None) -> tuple[int | None, int]:
-        """Return the begin of the first block from ``start`` on, and the end of the search."""
+        """Return the start of the first block from ``start`` on, and the end of the search."""
         self._file.seek(start)
         window, base, place = b"", start, 0
         while True:

@@ -30,7 +30,7 @@ class LinePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class PackedPosition(LinePosition, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A position in a file of blocks.
 
-    ``at`` is the begin of the next block to read, ``line`` counts records, ``tail`` is length and
+    ``at`` is the start of the next block to read, ``line`` counts records, ``tail`` is length and
     CRC-32 of the bytes from ``begin`` on.
     """
 
@@ -39,6 +39,6 @@ class PackedPosition(LinePosition, frozen=True, kw_only=True, forbid_unknown_fie
     index: Count
     """Number of records of the block at ``at`` that are accounted for."""
     begin: Count = 0
-    """Begin of the last block with accounted records."""
+    """Start of the last block with accounted records."""
     is_cut: bool = False
     """Whether the file ended within that block."""

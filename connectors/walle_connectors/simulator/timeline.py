@@ -22,7 +22,7 @@ GROUP_DEVICES: Final = 500
 WINDOW_MS: Final = 1_800_000
 
 START_MS: Final = 1_767_225_600_000
-"""Begin of the first window: 2026-01-01 UTC."""
+"""Start of the first window: 2026-01-01 UTC."""
 
 _TOO_LATE_MS: Final = 60_000
 _NETWORK_MS: Final = (5, 40)

@@ -65,7 +65,7 @@ class VerifiedFiles:
     ) -> Mapping[str, Path]:
         """Get and verify all files of a version; files already present are not fetched again.
 
-        ``service_ms`` is the service's clock in epoch milliseconds, None if it did not tell.
+        ``service_ms`` is the service's clock in epoch milliseconds, None if unknown.
 
         Returns:
             Paths by resource, with the package under the empty name. Read them through

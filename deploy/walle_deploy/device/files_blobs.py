@@ -100,8 +100,8 @@ class BlobStore:
     def collect(self, named: Collection[str], kept_ms: int = KEPT_MS) -> int:
         """Remove files without a record that were not used lately; return their number.
 
-        ``kept_ms`` must be longer than a pull and its record take. 0 removes all files without a
-        record.
+        ``kept_ms`` must be longer than a pull and its record take. With 0, all files without a
+        record are removed.
         """
         before_s, count = (wall_ms() - kept_ms) / 1_000 if kept_ms else inf, 0
         with locked(self.folder):

@@ -64,11 +64,11 @@ class VerifiedMetadata:
     ) -> dict[str, TargetFile]:
         """Return the signed entries of files; may block on the network.
 
-        ``service_ms`` is the time by the release service, None if it did not tell.
+        ``service_ms`` is the release service's clock, None if unknown.
 
         Raises:
-            IntegrityError: The metadata does not match its signatures, is old or expired, or names
-                none of a file.
+            IntegrityError: The metadata does not match its signatures, is old or expired, or does
+                not name a file.
             ServiceUnreachableError: The server does not answer.
             StoreFullError: The disk is full; the previous metadata is still there.
         """
@@ -121,7 +121,7 @@ class VerifiedMetadata:
 
     def _floor_ms(self) -> int:
         # A timestamp signed with a stolen and replaced key must not set the time forever. The
-        # newest verified root tells; root.json itself is reset to the first root each time.
+        # newest verified root decides; root.json itself is reset to the first root each time.
         roots = self._folder.glob("root_history/*.root.json")
         try:
             newest = max(roots, key=lambda path: int(path.name.partition(".")[0]))
@@ -183,7 +183,7 @@ def check_root(root: bytes, what: str = "the root that was given") -> None:
 def trusted_time_ms(clock_ms: int, service_ms: int | None, floor_ms: int) -> int:
     """Return the time for expiry, see the top of this file.
 
-    ``service_ms`` is None if the service did not tell; ``floor_ms`` is 0 without a timestamp.
+    ``service_ms`` is None if unknown; ``floor_ms`` is 0 without a timestamp.
     """
     return max(clock_ms, service_ms or 0, floor_ms)
 

@@ -51,4 +51,4 @@ def _memory_mb() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     except (AttributeError, OSError, ValueError):
-        return 0  # some systems do not tell
+        return 0  # some systems do not report it

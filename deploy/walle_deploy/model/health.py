@@ -99,7 +99,7 @@ class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):
     before: str
     """Version of the group ``control``; empty for none."""
     step_ms: int
-    """Begin of the step in epoch ms; unchanged until the next step."""
+    """Start of the step in epoch ms; unchanged until the next step."""
     is_beta: bool = False
     """Whether the step is one of named devices, which are in no group."""
     after: int = -1

@@ -42,7 +42,7 @@ class ActiveRelease(msgspec.Struct, frozen=True):
     before: str = ""
     """For a watched release the previous version; empty if there is no control group."""
     step_ms: int = 0
-    """For a watched release the begin of its step in epoch ms."""
+    """For a watched release the start of its step in epoch ms."""
 
 
 def _no_files() -> dict[str, tuple[PushedFile, ...]]:

@@ -54,7 +54,7 @@ class AlarmBoard:
         """Start without alarms."""
         self._rules = tuple(rules)
         self.firing: dict[_Key, int] = {}
-        """Begin of each alarm in epoch ms, by rule, task and version."""
+        """Start of each alarm in epoch ms, by rule, task and version."""
 
     def look(
         self,

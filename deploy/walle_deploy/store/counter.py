@@ -163,7 +163,7 @@ class CountTransaction(ReadTransaction):
         return None if row is None else StoredScope(row[0], Scope(*row[1:5]), *row[5:])
 
     def put_edges(self, scope: StoredScope) -> None:
-        """Store the folding limits of a scope, and the begin of its release's step."""
+        """Store the folding limits of a scope, and the start of its release's step."""
         self._execute(
             "UPDATE walle_scopes SET minutes_from = ?, hours_from = ?, step_ms = ?, step_from = ?"
             " WHERE id = ?",

@@ -166,7 +166,7 @@ class TrustedRepository:
     def rotate(self, role: str, *, key_id: str = "", is_lost: bool = False) -> str:
         """Replace one key of a role by a new one, and return the new key's id.
 
-        ``key_id`` is the begin of the old key's id; it may be empty if the role has one key. With
+        ``key_id`` is the beginning of the old key's id, or empty if the role has one key. With
         ``is_lost`` the old key is lost or stolen, and signs nothing any more.
 
         Raises:

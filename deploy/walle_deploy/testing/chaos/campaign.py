@@ -35,7 +35,7 @@ _PROOF: Final = (
 )
 
 type OnKill = Callable[[FaultReport], None]
-"""Called after every kill, and at the begin of a life."""
+"""Called after every kill, and at the start of a life."""
 
 
 class ReleaseCampaign:
