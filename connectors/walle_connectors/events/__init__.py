@@ -1,12 +1,12 @@
-"""Files of our own events: nothing is mapped, so reading is fast.
+"""Files of walle's own events: rows need no mapping, so reading is fast.
 
-JSON Lines: a line is one event with the names of ``walle_stream.events.Event``; what else
-stands in it is skipped without being parsed into anything. Packed: what tasks read in
-columns, and a payload per event that is passed over (``walle_stream.wire.event_blocks``).
-Events are in the order of arrival. ``walle simulate`` writes both.
+JSON Lines: a line is one event with the names of ``walle_stream.events.Event``; other fields
+are skipped without being parsed. Packed: columns with the fields for tasks, and a payload per
+event that is skipped (``walle_stream.wire.event_blocks``). Events are in the order of arrival.
+``walle simulate`` writes both formats.
 
-``lines`` reads lines; ``packed`` reads blocks, which ``blocks`` cuts from the file;
-``device`` reads what one device gives its agent.
+``lines`` reads lines; ``packed`` reads blocks, which ``blocks`` cuts from the file; ``device``
+reads one device's events for its agent.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Cuts a file of packed events into blocks: whole ones, and what is none of them.
+"""Cuts a file of packed events into whole blocks and damaged stretches.
 
-Payloads are passed over, never read, unless they are asked for.
+Payloads are skipped, unless the caller asks for them.
 """
 
 import os
@@ -22,23 +22,23 @@ from walle_stream.wire.event_blocks import (
 )
 
 CHUNK_BYTES: Final = 65_536
-"""How much of a damaged stretch is looked at once, and kept of it."""
+"""Bytes of a damaged stretch that are read at once, and kept."""
 
 
 class Stretch(msgspec.Struct, kw_only=True):
-    """Bytes that are no block, or one that cannot be decoded."""
+    """Bytes that are not a block, or a block that cannot be decoded."""
 
     begin: int
     end: int
-    """Where a block begins again, or the file ends."""
+    """Start of the next block, or end of the file."""
     digest: tuple[int, int]
-    """Length and CRC-32 of what stands at ``begin``."""
+    """Length and CRC-32 of the bytes from ``begin`` on."""
     text: bytes
     """Its first ``CHUNK_BYTES`` at most."""
     route: DeadLetterRoute = "decode"
     reason: str
     is_cut: bool = False
-    """The file ends within it."""
+    """Whether the file ends within it."""
 
 
 class Block(msgspec.Struct, kw_only=True, gc=False):
@@ -47,29 +47,29 @@ class Block(msgspec.Struct, kw_only=True, gc=False):
     begin: int
     end: int
     digest: tuple[int, int]
-    """Of its head, which has the checksum of what tasks read."""
+    """Of its head, which has the checksum of the fields for tasks."""
     text: bytes
     """Its head and headers."""
     headers: BlockHeaders
     payloads: list[bytes] | None
-    """What was asked for; None: nothing. Empty where one is too long."""
+    """Payloads, or None if they were not asked for. A payload that is too long is empty."""
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """Number of records."""
         return len(self.headers.events)
 
     @property
     def row_sizes(self) -> list[int]:
         """Bytes of each record: its payload and a share of the block's head and headers.
 
-        All records of a block together have all its bytes.
+        The sum over all records is the size of the block.
         """
         share, more = divmod(len(self.text), self.count)
         return [share + (index < more) + size for index, size in enumerate(self.headers.sizes)]
 
     def raw_size(self, start: int, stop: int) -> int:
-        """Return the bytes of some records; ``stop`` is behind the last one."""
+        """Return the size in bytes of some records; ``stop`` is exclusive."""
         if not start and stop == self.count:
             return self.end - self.begin
         return self._shares(stop) - self._shares(start) + sum(self.headers.sizes[start:stop])
@@ -97,12 +97,12 @@ def check_file_head(data: bytes, name: str) -> bytes:
 
 
 class BlockFile:
-    """Reads blocks one behind the other. One thread; blocks on the disk."""
+    """Reads blocks one after the other. One thread; blocks on the disk."""
 
     def __init__(self, file: BinaryIO, name: str, max_record_bytes: int) -> None:
-        """Read the head of a file at its beginning, which stays the caller's.
+        """Read the head at the beginning of a file, which stays the caller's.
 
-        Payloads over ``max_record_bytes`` are not kept; ``name`` is for messages.
+        Payloads over ``max_record_bytes`` are not kept. ``name`` is for messages.
 
         Raises:
             SourceFormatError: The head is damaged or of another version.
@@ -111,17 +111,17 @@ class BlockFile:
         self._max_bytes = max_record_bytes
         self._headers_max = max(max_record_bytes, HEADERS_MAX_BYTES)
         self._marker = check_file_head(file.read(FILE_HEAD_BYTES), name)
-        self._ahead = b""  # what stands behind the block read last
+        self._ahead = b""  # bytes after the last block
 
     def seek(self, at: int) -> None:
-        """Go to a place."""
+        """Move to a byte position."""
         self._file.seek(max(at, FILE_HEAD_BYTES))
         self._ahead = b""
 
     def time_of(self, tail: bytes) -> int:
-        """Return the ingest time of the last event in a file's last bytes; -1 where none is whole.
+        """Return the last event's ingest time, from a file's last bytes; -1 if no block is whole.
 
-        Any thread may ask.
+        Any thread may call this.
         """
         begin = tail.rfind(self._marker)
         data = tail[begin:] if begin >= 0 else b""
@@ -135,10 +135,10 @@ class BlockFile:
         return headers.events[-1].ingest_time_ms
 
     def is_same(self, begin: int, digest: tuple[int, int], end: int, *, is_cut: bool) -> bool:
-        """Tell whether the stretch that was read before is still there.
+        """Return whether a stretch that was read before is unchanged.
 
-        It began at ``begin`` and ended at ``end``, at least. ``digest`` is length and CRC-32 of its
-        bytes; ``is_cut`` says that the file ended there.
+        It began at ``begin`` and ended at ``end`` or later. ``digest`` is length and CRC-32 of its
+        bytes. ``is_cut`` means that the file ended there.
         """
         size, crc = digest
         self._file.seek(begin)
@@ -150,7 +150,7 @@ class BlockFile:
         return not (is_cut and self._file.read(1))
 
     def read(self, begin: int, *, has_payloads: bool) -> Block | Stretch | None:
-        """Read what comes next; None at the end.
+        """Read the next block or stretch; None at the end.
 
         Raises:
             OSError: The file cannot be read; gzip raises others of ``READ_ERRORS``.
@@ -162,7 +162,7 @@ class BlockFile:
         head = try_decode_block_head(data, self._marker)
         if head is None:
             return self._stretch(begin)
-        # without the head's own checksum: with it, the CRC-32 of every head is the same
+        # without the head's own checksum: including it makes every head's CRC-32 the same
         digest = (BLOCK_HEAD_BYTES - 4, zlib.crc32(data[:-4]))
         end = begin + BLOCK_HEAD_BYTES + head.headers_bytes + head.payloads_bytes
         if head.headers_bytes > self._headers_max:
@@ -199,7 +199,7 @@ class BlockFile:
         )
 
     def _pass(self, size: int, end: int) -> bool:
-        # one byte is read, since a file lets one seek behind its end
+        # read one byte, because a seek beyond the end succeeds
         if not size:
             return True
         self._file.seek(end - 1)
@@ -226,8 +226,8 @@ class BlockFile:
         return self._look_behind(stretch.begin, stretch.end, is_there=is_there) or stretch
 
     def _look_behind(self, begin: int, end: int, *, is_there: bool) -> Stretch | None:
-        # behind a block another one begins, or the file ends; where neither is so the block
-        # may have lost bytes, and what its head says of its length takes the next one with it
+        # After a block, another one begins or the file ends. Otherwise the block may have lost
+        # bytes, and the length in its head would swallow the next block, too.
         self._ahead = self._file.read(BLOCK_HEAD_BYTES) if is_there else b""
         if is_there and not self._ahead:
             return None
@@ -244,8 +244,8 @@ class BlockFile:
         return self._described(begin, inner, reason)
 
     def _cut(self, begin: int, end: int) -> Stretch:
-        # never as far as the block should go: the file may be growing meanwhile, and what
-        # stands behind the block must not go with it
+        # do not go as far as the block should: the file may grow meanwhile, and later bytes must
+        # not be lost with this block
         self._file.seek(begin)
         at = begin
         while more := len(self._file.read(min(CHUNK_BYTES, end - 1 - at))):
@@ -253,7 +253,7 @@ class BlockFile:
         return self._described(begin, at, "the block is cut: the file ends within it", is_cut=True)
 
     def _stretch(self, begin: int) -> Stretch:
-        # what begins here has sizes that nobody can trust: go on at the next marker
+        # sizes here cannot be trusted: continue at the next marker
         place, looked_to = self._find_head(begin + 1, None)
         if place is None:
             reason = "no block begins here, and none follows: damaged, or the file is cut"
@@ -262,7 +262,7 @@ class BlockFile:
         return self._described(begin, place, reason)
 
     def _find_head(self, start: int, stop: int | None) -> tuple[int | None, int]:
-        """Return where the first block begins from ``start`` on, and how far was looked."""
+        """Return the start of the first block from ``start`` on, and the end of the search."""
         self._file.seek(start)
         window, base, place = b"", start, 0
         while True:

@@ -1,8 +1,8 @@
-"""Events of one device: a file of lines that grows, or standard input.
+"""Events of one device: a growing file of lines, or standard input.
 
-Where a file stands is in the offset, as for any file of events. Standard input has no
-position: an offset only counts what came, and keeps where the file stood, so that a device
-may be given both, one after the other.
+The offset has the position in the file, as for any file of events. Standard input has no
+position. Its offset counts the input, and keeps the file's position, so a device may get both,
+one after the other.
 """
 
 import os
@@ -26,30 +26,30 @@ from walle_stream.reading import Lane, Opening
 from walle_stream.reading.offsets import Count
 
 MAX_RECORD_BYTES: Final = 2**20
-"""A longer line is a dead letter."""
+"""Longest line; a longer one is a dead letter."""
 
 STDIN: Final = "stdin"
 
 _FORMAT: Final = "device-events"
 _WAIT_S: Final = 0.005
-_LINE_END_MS: Final = 1_000.0  # for the end of a line that was begun when reading stops
+_LINE_END_MS: Final = 1_000.0  # wait for the end of a begun line when reading stops
 _BOM: Final = b"\xef\xbb\xbf"
 _BUFFER_BYTES: Final = 8_192
 
 
 class DevicePosition(LinePosition, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a device's input stands."""
+    """Position in a device's input."""
 
     is_stdin: bool = False
-    """Whether ``at``, ``line`` and ``tail`` are of standard input, in its last run."""
+    """Whether ``at``, ``line`` and ``tail`` belong to standard input, in its last run."""
     runs: Count = 0
-    """How often standard input was read: what comes again is new."""
+    """Number of runs of standard input; each run's input is new."""
     file: tuple[Count, Count, tuple[Count, Count]] = (0, 0, (0, 0))
-    """``at``, ``line`` and ``tail`` of the file, while they are of standard input."""
+    """``at``, ``line`` and ``tail`` of the file, while the fields above are of standard input."""
 
 
 class _Stdin:
-    """What a reader wants of a stream, and reading that never waits for long."""
+    """Standard input with the interface of a stream; reads never wait for long."""
 
     name = STDIN
     progress = -1.0
@@ -60,7 +60,7 @@ class _Stdin:
 
     @property
     def may_grow(self) -> bool:
-        """Whether more may come behind an end: behind that of a pipe nothing does."""
+        """Whether more may come after an end: a file may grow, a pipe cannot."""
         return stat.S_ISREG(os.fstat(0).st_mode)
 
     def read(self, wait_s: float, size: int = CHUNK_BYTES) -> bytes | None:
@@ -78,11 +78,11 @@ class _Stdin:
         return b""
 
     def close(self) -> None:
-        """Leave it open: it is the process's."""
+        """Leave standard input open, because it belongs to the process."""
 
 
 class _File(FileStream):
-    """A file, which may grow."""
+    """A file that may grow."""
 
     may_grow = True
 
@@ -99,18 +99,18 @@ class _File(FileStream):
             )
 
     def check(self, at: int) -> None:
-        """Look at a file that is followed.
+        """Check a followed file for a change.
 
         Raises:
-            SourceChangedError: It was replaced, or has fewer bytes than were read.
+            SourceChangedError: The file was replaced, or is shorter than what was read.
         """
         try:
             now = self._path.stat()
         except OSError:
-            return  # taken away for a moment, by who writes it
+            return  # its writer may have moved it for a moment
         if not os.path.samestat(now, self._opened) or now.st_size < at:
             raise SourceChangedError(
-                f"{self.name} was replaced or cut while it was followed: append to it, or give "
+                f"{self.name} was replaced or cut while it was followed: append to it, or pass "
                 "its events on standard input"
             )
 
@@ -126,10 +126,10 @@ class DeviceReader(EventsReader):
         *,
         follows: bool,
     ) -> None:
-        """Begin behind the offset of the device's partition alone; takes the stream.
+        """Start at the offset of the device's partition; takes over the stream.
 
-        A line of another device ends the reading. ``follows`` means that an end is only for now;
-        without it an end closes no page.
+        A line of another device ends the reading. With ``follows``, the end of a file is
+        temporary, and the end of a pipe closes no page.
 
         Raises:
             SourceError: The offset is not of a device's events.
@@ -160,11 +160,11 @@ class DeviceReader(EventsReader):
 
     @override
     def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned; of standard input every whole line."""
+        """Return events that were read but not yet returned; for standard input all whole lines."""
         if isinstance(self._input, _Stdin) and self._refusal is None:
             ends_ms = monotonic_ms() + _LINE_END_MS
             while self._rest and not self._is_at_end and monotonic_ms() < ends_ms:
-                # byte by byte: what stands behind the line is the next run's
+                # byte by byte: bytes after this line belong to the next run
                 data = self._input.read(_WAIT_S, 1)
                 if data is not None:
                     self._take_all()
@@ -185,14 +185,14 @@ class DeviceReader(EventsReader):
             if not data and self._follows:
                 self._input.check(self._at + len(self._rest))
         if data == b"" and self._follows and self._input.may_grow:
-            Flag().wait(_WAIT_S)  # no more for now
+            Flag().wait(_WAIT_S)  # no data at the moment
             return None
         return data
 
     @override
     def _tell_end(self) -> None:
         if self._follows:
-            # who wrote into the pipe has gone, and may begin again: that closes no page
+            # the pipe's writer has ended, but another may start: no page is closed
             self._flush()
         else:
             super()._tell_end()
@@ -202,15 +202,15 @@ class DeviceReader(EventsReader):
         try:
             return super()._decode_block(block, count)
         except SourceError:
-            return None  # line by line, which finds the place
+            return None  # the caller decodes line by line, which finds the place
 
     @override
     def _home(self, device_id: str) -> Lane[LinePosition]:
         if device_id != self._device:
             raise SourceError(
-                f"{self._name}:{self._row + 1}: the event is of device {device_id!r}, this is the "
-                f"agent of {self._device!r}: correct the line, or give it to its own agent; what "
-                "stands before it is committed"
+                f"{self._name}:{self._row + 1}: the event is of device {device_id!r}, but this is "
+                f"the agent of {self._device!r}: correct the line, or pass it to its own agent; "
+                "the lines before it are committed"
             )
         [lane] = self._lanes.values()
         self._homes[device_id] = lane
@@ -230,9 +230,9 @@ class DeviceEvents(FileSource):
     """The input of one device as a ``ports.Source``."""
 
     def __init__(self, path: Path | None, device_id: str, partition: int, *, follows: bool) -> None:
-        """Keep what to open: JSON Lines of this device, None for standard input.
+        """Keep the path: JSON Lines of this device, or None for standard input.
 
-        ``follows`` means that more is waited for at the end.
+        With ``follows``, the reader waits for more at the end.
         """
         super().__init__(path or Path(STDIN), _FORMAT)
         self._is_stdin = path is None
@@ -241,7 +241,7 @@ class DeviceEvents(FileSource):
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """The device: its input may be a file one day and a pipe the next."""
+        """The device alone, because its input may be a file at first and a pipe later."""
         return {"format": _FORMAT, "device": self._device}
 
     @override
@@ -249,11 +249,11 @@ class DeviceEvents(FileSource):
         """Refuse the data directory of another device, or of a pipeline's run.
 
         Raises:
-            SourceChangedError: It is one.
+            SourceChangedError: It is such a directory.
         """
         if stored.get("format") != _FORMAT:
             raise SourceChangedError(
-                "the data directory was made by walle run, not by the agent of a device: give "
+                "the data directory was made by walle run, not by the agent of a device: use "
                 "another --data-dir"
             )
         if stored.get("device") != self._device:

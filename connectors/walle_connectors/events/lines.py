@@ -1,10 +1,9 @@
-"""Reads a file of events, chunk by chunk; a line is decoded once and nothing else is done.
+"""Reads a file of events, chunk by chunk; each line is only decoded, once.
 
-Each line belongs to its device's partition. A partition's offset is a place in
-the file: what stands before it is accounted, whatever other partitions have
-seen. So a reader begins at the place furthest behind and passes over what is
-accounted already; no state is needed. Partitions without events keep up, so that
-is at most ``FLUSH_BYTES`` and a batch.
+Each line belongs to its device's partition. A partition's offset is a place in the file: all
+lines before it are accounted for, whatever other partitions have read. So a reader needs no
+state. It begins at the lowest place, and skips lines that are accounted for. Partitions without
+events keep up, so it skips at most ``FLUSH_BYTES`` and a batch.
 """
 
 import zlib
@@ -23,7 +22,7 @@ from walle_stream.reading.dead_letters import DECODE_ERRORS, decode_problem
 from walle_stream.types import device_id_problem
 
 CHUNK_BYTES: Final = 2**16
-"""How much is read at once: few enough to be decoded while it is in the processor's caches."""
+"""Bytes per read; small enough to be decoded while they are in the processor's caches."""
 
 type _Lane = Lane[LinePosition]
 
@@ -32,14 +31,14 @@ _decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 
 
 class EventsReader(FileReader[LinePosition]):
-    """A file that was opened at its partitions' offsets. One thread."""
+    """A file opened at its partitions' offsets. One thread."""
 
-    _block = _rest = b""  # lines in one piece, if they can be taken so
+    _block = _rest = b""  # lines in one piece, if they can be decoded together
     _lines: Sequence[bytes] = ()
     _next = 0
     _too_long: tuple[int, int] | None = None  # size and checksum so far
     _is_at_end = False
-    _is_behind = True  # some lines may be accounted, in some partitions
+    _is_behind = True  # lines may be accounted for in some partitions
 
     @override
     def _start(self, positions: Sequence[LinePosition]) -> None:
@@ -70,7 +69,7 @@ class EventsReader(FileReader[LinePosition]):
         return True
 
     def _chunk(self) -> bytes | None:
-        """Read on; empty at the end, None where there is nothing for the moment."""
+        """Read the next chunk; empty at the end, None if there is no data at the moment."""
         try:
             return self._stream.bytes.read(CHUNK_BYTES)
         except READ_ERRORS as error:
@@ -79,7 +78,7 @@ class EventsReader(FileReader[LinePosition]):
     def _split(self, data: bytes) -> None:
         self._lines, self._next = [], 0
         if self._too_long is not None:
-            # the rest of a line that is too long
+            # the rest of an oversized line
             part, has_end, behind = data.partition(b"\n")
             size, digest = self._too_long
             self._too_long = size + len(part), zlib.crc32(part, digest)
@@ -105,7 +104,7 @@ class EventsReader(FileReader[LinePosition]):
             self._too_long = len(self._rest), zlib.crc32(self._rest)
 
     def _refuse_oversized(self, size: int, digest: int) -> None:
-        """Account the line that ``_rest`` is the beginning of, without its end."""
+        """Account for the line that begins with ``_rest``, without its end."""
         line, self._rest = self._rest, b""
         self._refuse(line, "oversized", self._oversized(size), size_bytes=size)
         self._stand(self._at + size + 1, self._row + 1, (size, digest))
@@ -136,7 +135,7 @@ class EventsReader(FileReader[LinePosition]):
             self._cut()
 
     def _decode_block(self, block: bytes, count: int) -> list[Event] | None:
-        # nothing may have to be decided line by line
+        # return None if any line needs its own decision
         self._is_behind = self._is_behind and any(
             self._at < lane.done.at for lane in self._lanes.values()
         )
@@ -202,7 +201,7 @@ class EventsReader(FileReader[LinePosition]):
         self._at, self._row, self._tail = at, number, tail
 
     def _strange(self, line: bytes) -> tuple[Event | None, _Lane | None]:
-        # a device that was not seen yet, or no event at all
+        # a device that is new here, or no event at all
         if not line.strip():
             return None, None
         if len(line) > self._max_bytes:
@@ -230,7 +229,7 @@ class EventsReader(FileReader[LinePosition]):
         error: str = "",
         size_bytes: int | None = None,
     ) -> None:
-        lane = next(iter(self._lanes.values()))  # whose it is cannot be known
+        lane = next(iter(self._lanes.values()))  # its device is unknown
         if self._at < lane.done.at:
             return
         lane.raw_bytes += len(line) + 1
@@ -257,11 +256,11 @@ class EventsReader(FileReader[LinePosition]):
         if begin >= 0:
             self._stream.bytes.seek(begin)
             data = self._stream.bytes.read(size + 1)
-        # its end, too: what was a last line may have been half of one
+        # check its end, too: a former last line may have been incomplete
         if zlib.crc32(data[:size]) != digest or data[size:] not in {b"\n", b""}:
             raise SourceChangedError(
                 f"source {self._name!r} differs at line {position.line} from what was read before "
-                "(it may have been incomplete): give the same file, or start with a new --data-dir"
+                "(it may have been incomplete): use the same file, or start with a new --data-dir"
             )
 
     @override

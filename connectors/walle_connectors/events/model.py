@@ -12,11 +12,11 @@ _MIB: Final = 2**20
 
 
 class EventsModel(Strict):
-    """Where the file is; its beginning says which of both formats it has."""
+    """The path of the file; its first bytes tell which of the two formats it has."""
 
     connector: str = "events"
     path: InputField = Field(
-        description="JSON Lines or packed events, gzip is recognised; or parts: a folder or URL."
+        description="JSON Lines or packed events; gzip is detected; or parts: a folder or URL."
     )
     max_record_bytes: SizeBytes = Field(
         default=_MIB, ge=64, le=2**30, description="A longer line or payload is a dead letter."

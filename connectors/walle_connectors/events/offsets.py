@@ -1,4 +1,4 @@
-"""Where a partition stands in a file of events: between two rows, and what stands before."""
+"""A partition's position in a file of events: between two rows, with a check of the last row."""
 
 from typing import ClassVar, override
 
@@ -6,19 +6,19 @@ from walle_stream.reading.offsets import Count, Position
 
 
 class LinePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A place in a file of lines."""
+    """A position in a file of lines."""
 
     what: ClassVar[str] = "a file of events"
     order: ClassVar[tuple[str, ...]] = ("at",)
 
     at: Count = 0
-    """Bytes of the file, decompressed, that are accounted; behind a line's end, which
-    the file's last line may lack."""
+    """Bytes of the decompressed file that are accounted for. The position is after a line's end,
+    which the file's last line may lack."""
     line: Count = 0
-    """Lines among them."""
+    """Number of lines up to there."""
     tail: tuple[Count, Count] = (0, 0)
-    """Length and CRC-32 of the last of them without its end: a file that differs there
-    is another one."""
+    """Length and CRC-32 of the last of these lines without its end; a file that differs there is
+    another file."""
 
     @override
     @property
@@ -28,17 +28,17 @@ class LinePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class PackedPosition(LinePosition, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A place in a file of blocks.
+    """A position in a file of blocks.
 
-    ``at`` is where the next block to read begins, ``line`` counts records, ``tail`` is length
-    and CRC-32 of what stands at ``begin``.
+    ``at`` is the start of the next block to read, ``line`` counts records, ``tail`` is length and
+    CRC-32 of the bytes from ``begin`` on.
     """
 
     order = ("at", "index")
 
     index: Count
-    """Records of the block at ``at`` that are accounted."""
+    """Number of records of the block at ``at`` that are accounted for."""
     begin: Count = 0
-    """Where the last block begins of which something is accounted."""
+    """Start of the last block with accounted records."""
     is_cut: bool = False
-    """The file ended within it."""
+    """Whether the file ended within that block."""

@@ -1,8 +1,8 @@
-"""Reads a file of packed events, block by block; what tasks read is decoded, payloads are not.
+"""Reads a file of packed events, block by block. It decodes the fields for tasks, not payloads.
 
-The promises are those of ``lines.EventsReader``: a record belongs to its device's
-partition, an offset is a place in the file, and reading begins at the place furthest
-behind. A device is placed once per block, not once per event.
+It makes the promises of ``lines.EventsReader``: a record belongs to its device's partition, an
+offset is a place in the file, and reading begins at the lowest place. A device is assigned to its
+partition once per block, not once per event.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ type _Refusals = dict[int, tuple[DeadLetterRoute, str]]
 
 
 class PackedReader(FileReader[PackedPosition]):
-    """A file that was opened at its partitions' offsets. One thread."""
+    """A file opened at its partitions' offsets. One thread."""
 
     _block: Block | None = None
     _is_at_end = False
@@ -36,7 +36,7 @@ class PackedReader(FileReader[PackedPosition]):
         self._file = BlockFile(self._stream.bytes, self._name, self._max_bytes)
         for position in positions:
             self._check(position)
-        # a block of which something is accounted is read from its beginning
+        # a block with accounted records is read from its beginning
         first = positions[0]
         self._file.seek(first.at)
         self._at, self._index, self._row = max(first.at, FILE_HEAD_BYTES), first.index, first.line
@@ -82,7 +82,7 @@ class PackedReader(FileReader[PackedPosition]):
         self._is_behind = any(each.place > here for each in done)
 
     def _look_at(self, block: Block) -> tuple[list[_Lane], _Refusals]:
-        """Place a block's devices, and find the records that are no events."""
+        """Find the partitions of a block's devices, and the records that are not events."""
         homes, headers = self._homes, block.headers
         lanes, strange = [], {}
         for place, device_id in enumerate(headers.devices):
@@ -113,7 +113,7 @@ class PackedReader(FileReader[PackedPosition]):
         return refused
 
     def _take(self, block: Block) -> None:
-        """Take records until a batch is full or none is left; the hot loop."""
+        """Take records until a batch is full or none is left. This is the hot loop."""
         index = self._index
         stop = min(block.count, index + self._last_row - self._row)
         if self._refused or self.keeps_raw or self._is_behind:
@@ -125,7 +125,7 @@ class PackedReader(FileReader[PackedPosition]):
 
     def _take_at_once(self, block: Block, index: int, stop: int) -> None:
         [lane] = self._lanes.values()
-        if self._count >= self.batch_events:  # it was more before
+        if self._count >= self.batch_events:  # batch_events was larger before
             self._cut()
             return
         stop = min(stop, index + self.batch_events - self._count)
@@ -153,10 +153,10 @@ class PackedReader(FileReader[PackedPosition]):
             self._cut()
 
     def _take_each(self, block: Block, index: int, stop: int) -> None:
-        """Take records of which some may be refused or accounted, or with their bytes."""
+        """Take records of which some may be refused or accounted for, or which need their bytes."""
         headers, refused, sizes = block.headers, self._refused, block.row_sizes
         for number in range(index, stop):
-            # whose a refused one is cannot be known
+            # the device of a refused record is unknown
             lane = self._block_lanes[headers.homes[number]]
             lane = self._lanes[0] if number in refused else lane
             if (block.begin, number) < lane.done.place:
@@ -184,7 +184,7 @@ class PackedReader(FileReader[PackedPosition]):
         else:
             self._index = index
 
-    # What is no event
+    # Records and stretches that are not events
 
     def _refuse(self, block: Block, index: int) -> None:
         route, reason = self._refused[index]
@@ -203,11 +203,11 @@ class PackedReader(FileReader[PackedPosition]):
         self._passed += found.end - found.begin
         self._at, self._index = found.end, 0
         self._begin, self._tail, self._is_cut = found.begin, found.digest, found.is_cut
-        self._is_at_end = found.is_cut  # as it was when it was looked at
-        lane = self._lanes[0]  # whose it is cannot be known
+        self._is_at_end = found.is_cut  # the file ended there when it was read
+        lane = self._lanes[0]  # its device is unknown
         if lane.done.at > found.begin:
             return
-        # of damage only the beginning counts as a row's bytes: of its size nothing is known
+        # only the first bytes of damage count, because its true size is unknown
         lane.raw_bytes += len(found.text)
         if self.keeps_raw:
             lane.raw.append(found.text)
@@ -230,7 +230,7 @@ class PackedReader(FileReader[PackedPosition]):
     def _changed(self, begin: int) -> SourceChangedError:
         return SourceChangedError(
             f"source {self._name!r} differs at byte {begin} from what was read before "
-            "(it may have been incomplete): give the same file, or start with a new --data-dir"
+            "(it may have been incomplete): use the same file, or start with a new --data-dir"
         )
 
     @override

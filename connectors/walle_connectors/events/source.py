@@ -1,4 +1,4 @@
-"""A file of events: its identity, and opening it anywhere."""
+"""A file of events: its identity, and opening it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,26 +20,26 @@ _CONTROLS: Final = frozenset(range(32)) - frozenset(b"\t\n\r")  # never in JSON
 
 
 class EventsSource(FileSource):
-    """Events from one file of them: JSON Lines, or packed."""
+    """A source of one file of events: JSON Lines, or packed."""
 
-    buffer_bytes = 8_192  # chunks are larger, so they are copied once
+    buffer_bytes = 8_192  # smaller than chunks, so these are copied only once
 
     def __init__(self, model: EventsModel) -> None:
-        """Keep the definition; the file is not touched."""
+        """Keep the definition; the file is not opened."""
         super().__init__(Path(model.path), "events")
         self._max_bytes = model.max_record_bytes
 
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """The file's beginning; not where the file is.
+        """The file's first bytes, without its path.
 
         Raises:
             SourceError: The file cannot be read.
             SourceFormatError: It has neither format, or a damaged head.
         """
         head = self._head(FILE_HEAD_BYTES)
-        # before a data directory is made from it
+        # fail before a data directory is made
         if head.startswith(MAGIC):
             check_file_head(head, self.path.name)
         elif _CONTROLS.intersection(head):
@@ -51,10 +51,10 @@ class EventsSource(FileSource):
 
     @override
     def _read(self, stream: FileStream, opening: Opening) -> EventsReader | PackedReader:
-        # where reading cannot begin, it will say so
+        # the reader itself reports an unreadable file
         if not stream.peek(len(MAGIC)).startswith(MAGIC):
             return EventsReader(stream, opening, LinePosition(), self._max_bytes)
-        # a file that was empty may become one of either format
+        # a file that was empty before may have either format now
         offsets = {n: each for n, each in opening.offsets.items() if not _is_of_nothing(each)}
         opening = opening._replace(offsets=offsets)
         return PackedReader(stream, opening, PackedPosition(index=0), self._max_bytes)

@@ -1,5 +1,4 @@
-"""Walle's features for programs of Faust, by its public interface; needs the extra ``cloud``.
+"""Walle's features for Faust programs, through Faust's public interface; needs the extra ``cloud``.
 
-``records`` gives Faust's users features as typed records, for agents, tables and windows of their
-own.
+``records`` gives features as typed records, for agents, tables and windows of a Faust program.
 """

@@ -1,4 +1,4 @@
-"""Features of a tunnel's topic as typed records, for Faust programs of one's own.
+"""Features of a tunnel's topic as typed records, for Faust programs.
 
 ::
 
@@ -32,21 +32,21 @@ class Feature(faust.Record):  # type: ignore[misc]
     """A feature of a device."""
 
     key: str
-    """The same for every delivery."""
+    """The same for each delivery of the feature."""
     device_id: str
     sequence_number: int
-    """Of the device, contiguous from 1 per data directory."""
+    """Number per device, contiguous from 1 in each data directory."""
     task: str
     task_version: str
     event_time_ms: int
     feature: Any
-    """As the script made it."""
+    """The object that the script emitted."""
     encoding: bytes
-    """Beside it; may be empty."""
+    """Encoding beside the feature; may be empty."""
 
 
 def features_topic(app: Any, name: str) -> Any:
-    """Return a tunnel's topic (``spec.tunnel.topic``), to be read with ``features``."""
+    """Return a tunnel's topic (``spec.tunnel.topic``), for ``features``."""
     raw = {"key_serializer": "raw", "value_serializer": "raw", "allow_empty": True}
     return app.topic(name, key_type=bytes, value_type=bytes, **raw)
 
@@ -54,7 +54,7 @@ def features_topic(app: Any, name: str) -> Any:
 async def features(stream: Any) -> AsyncIterator[Feature]:
     """Yield the features of a stream of ``features_topic``, in the topic's order.
 
-    Calls and reports are passed over; so are records that are neither, with a line in the log.
+    Calls and reports are skipped. Other records are skipped with a line in the log.
     """
     async for event in stream.events():
         message = event.message
@@ -66,7 +66,7 @@ async def features(stream: Any) -> AsyncIterator[Feature]:
             values = msgspec.json.decode(value)
         except (EnvelopeError, msgspec.DecodeError, RecursionError) as error:
             place = f"{message.topic}[{message.partition}]@{message.offset}"
-            _log.warning("%s is no feature: %s", place, error)
+            _log.warning("%s is not a feature: %s", place, error)
             continue
         if not record.service:
             yield Feature(

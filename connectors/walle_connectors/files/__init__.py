@@ -1,8 +1,7 @@
 """CSV and JSON Lines files as a source of events.
 
-The YAML keys under ``spec.source`` of ``connector: files`` are ``FilesModel``;
-``expressions`` documents the language of its values and ``reader`` what happens
-to each row.
+``FilesModel`` has the YAML keys under ``spec.source`` of ``connector: files``. ``expressions``
+documents the language of its values, ``reader`` the treatment of each row.
 """
 
 from typing import Final
@@ -16,7 +15,7 @@ __all__ = ["CONNECTOR", "FilesConnector", "FilesModel", "FilesSource"]
 
 
 class FilesConnector:
-    """What the framework loads by the name ``files``."""
+    """Entry point ``files``."""
 
     name: Final = "files"
     model: Final = FilesModel

@@ -1,4 +1,4 @@
-"""The YAML keys of a file source: where the file is, how its rows become events, in which order."""
+"""The YAML keys of a file source: the file, the mapping of rows to events, and their order."""
 
 from typing import Final, Literal, override
 
@@ -14,19 +14,19 @@ _RECORD_MAX_BYTES: Final = 2**30
 
 
 class OrderModel(Strict):
-    """In which order events leave the source."""
+    """Order of the source's events."""
 
     scope: Literal["global", "device"] = Field(
         default="device",
         description=(
-            "device: the rows of each device are in order among themselves, one device's clock "
-            "moves no other; global: the file is sorted by time as a whole."
+            "device: the rows of each device are in order, and its clock does not affect other "
+            "devices; global: the file is sorted by time as a whole."
         ),
     )
     lateness: DurationMs = Field(
         default=0,
         ge=0,
-        description="How far behind rows may come, for example 10s: events wait so long.",
+        description="Longest delay of a row, for example 10s; events wait this long.",
     )
     """Milliseconds."""
 
@@ -35,7 +35,7 @@ class FilesModel(RowMapping):
     """Keys of ``spec.source`` when its connector is ``files``."""
 
     path: InputField = Field(
-        description="The file, gzip is recognised by its content; or parts: a folder or URL."
+        description="The file; gzip is detected by content; or parts: a folder or URL."
     )
     format: Literal["csv", "jsonl"] = Field(description="CSV with a header line, or JSON Lines.")
     device: Expression = Field(description="Device id.")
@@ -54,5 +54,5 @@ class FilesModel(RowMapping):
     @override
     @property
     def row_identity(self) -> tuple[str, ...]:
-        """Expressions; see ``RowMapping``."""
+        """Expressions of the identity; see ``RowMapping``."""
         return self.identity

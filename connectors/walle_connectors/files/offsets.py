@@ -1,11 +1,10 @@
-"""Where a partition stands in a file of rows.
+"""A partition's position in a file of rows.
 
-The source's *steps* are its rows in file order and its ends, numbered from 1:
-an end that was reached after N rows takes the number behind row N (and a file
-that grew afterwards goes on behind it). Each step releases events, in an order
-that depends on the file alone. A partition's position is how many events were
-released to it and given to the host, and the last step whose counts and dead
-letters are accounted; what earlier steps released is among the events given.
+The source's *steps* are its rows in file order and its ends, numbered from 1. An end after N rows
+takes the number after row N; if the file grew afterwards, its rows continue after that number. Each
+step releases events, in an order that depends on the file alone. A partition's position has two
+parts: the number of events released to it and given to the host, and the last step whose counts and
+dead letters are accounted for. The events of earlier steps are among the given ones.
 """
 
 from collections.abc import Mapping
@@ -16,19 +15,19 @@ from walle_stream.reading.offsets import Count, Position
 
 
 class FilePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a partition stands."""
+    """Position of a partition."""
 
     what: ClassVar[str] = "a file source"
     order = ("step",)
 
     step: Count = 0
-    """The last step that is accounted, 0 before the first."""
+    """The last step that is accounted for, 0 before the first."""
     events: Count = 0
-    """How many events were given, in all."""
+    """Total number of events given."""
     ends: tuple[Count, ...] = ()
-    """Row counts at which the source had ended so far, ascending."""
+    """Row counts at earlier ends of the source, ascending."""
     digest: int | None = None
-    """CRC-32 of the rows up to the step: a file that differs there is another one."""
+    """CRC-32 of the rows up to the step; a file that differs there is another file."""
 
     @override
     @property
@@ -39,10 +38,10 @@ class FilePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Replayed:
-    """What the partitions' positions know of the file: where it ended, and its digests."""
+    """Facts about the file in the partitions' positions: its ends and digests."""
 
     def __init__(self, positions: Mapping[int, FilePosition]) -> None:
-        """Put them together.
+        """Combine the positions.
 
         Raises:
             SourceError: Two partitions contradict each other.
@@ -50,11 +49,11 @@ class Replayed:
         self.ends = sorted({rows for each in positions.values() for rows in each.ends})
         """Ends that any partition has seen, ascending."""
         self.digests: dict[int, int] = {}
-        """Of the rows up to each step that a partition stands at."""
+        """CRC-32 of the rows up to each step of a partition's position."""
         self.step = max(each.step for each in positions.values())
         for partition, each in positions.items():
             count, digest = len(each.ends), each.digest
-            # an end below a position that does not know it would have shifted its steps
+            # an unknown end below a position would have shifted its steps
             is_strange = each.ends != tuple(self.ends[:count]) or any(
                 rows + place < each.step for place, rows in enumerate(self.ends[count:], count)
             )

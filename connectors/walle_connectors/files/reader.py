@@ -1,18 +1,17 @@
-"""Reads a file from its beginning and hands out what lies behind the offsets.
+"""Reads a file from its beginning, and returns events after the offsets.
 
-Rows before the offsets are read, too: they rebuild, exactly, which identities
-were seen, what is held back and how far the order has come; what they release
-is dropped up to each partition's position. So an offset is a few bytes however
-much is held, and a restart gives exactly the rest.
+It also reads rows before the offsets. These rebuild, exactly, the set of seen identities, the held
+events, and the progress of the order. Events that they release are dropped up to each partition's
+position. So an offset has a few bytes however much is held, and a restart gives exactly the rest.
 
-Per row, in this order: readable? (else ``decode`` or ``oversized``), device,
-time and identity (else ``invalid``), duplicate, late, events (else
-``invalid``; such a row leaves no trace: neither its identity nor its time
-count). An accepted row moves the watermark (the highest time of accepted rows
-less the lateness); every event at or below it is released in the order (event
-time, row, order in the row). A row is late when its time is below an event
-time that was already released. An event whose own time lies before its row's
-time may be released behind later ones: lateness gives it time to find its place.
+The checks of a row come in this order: readable (else ``decode`` or ``oversized``), device, time
+and identity (else ``invalid``), duplicate, late, events (else ``invalid``). In the last case the
+row leaves no trace: neither its identity nor its time counts.
+
+An accepted row moves the watermark, which is the highest time of accepted rows less the lateness.
+Every event at or below the watermark is released, ordered by event time, row, and place in the row.
+A row is late if its time is below an event time that was already released. An event whose own time
+is before its row's time may be released after later ones; a larger lateness prevents this.
 """
 
 import sys
@@ -37,7 +36,7 @@ from walle_stream.reading.reader import FLUSH_BYTES
 from walle_stream.types import device_id_problem
 
 FLUSH_ROWS: Final = 8_192
-"""As ``FLUSH_BYTES``, in rows."""
+"""The same as ``FLUSH_BYTES``, in rows."""
 
 _DEVICES_CACHED: Final = 65_536
 
@@ -46,7 +45,7 @@ type _Known = tuple[str, int, Any]
 
 
 class FileRows(NamedTuple):
-    """What a file's rows are made by."""
+    """Functions that make a file's rows."""
 
     records: Iterator[Record]
     """The file's rows, from its beginning."""
@@ -57,7 +56,7 @@ class FileRows(NamedTuple):
 
 
 class FilesReader(FileReader[FilePosition]):
-    """A file that was opened at its partitions' offsets. One thread."""
+    """A file opened at its partitions' offsets. One thread."""
 
     lane_type = RowLane
     _lanes: dict[int, RowLane]  # type: ignore[assignment] # of that type
@@ -65,7 +64,7 @@ class FilesReader(FileReader[FilePosition]):
     def __init__(
         self, stream: FileStream, opening: Opening, rows: FileRows, order: OrderModel
     ) -> None:
-        """Begin; takes the stream, whose rows these are.
+        """Start reading; takes over the stream, which ``rows`` reads.
 
         Raises:
             SourceError: An offset is not of a file source.
@@ -138,7 +137,7 @@ class FilesReader(FileReader[FilePosition]):
             for record in islice(self._records, stop - rows):
                 rows += 1
                 step += 1
-                # without its end: the last line may get one when the file grows
+                # without its line end, which a last line may get when the file grows
                 self._digest = digest = crc32(record[2].rstrip(b"\r\n"), digest)
                 if step <= replay_step:
                     self._check_digest(step)
@@ -171,7 +170,7 @@ class FilesReader(FileReader[FilePosition]):
                 if watermark_ms != time_ms or step <= replay_step:
                     self._release(scope.order(_held(step, lane, result), watermark_ms))
                 else:
-                    # the usual case: the row's own events (``now``) come behind all that is due
+                    # the usual case: the row's own events (``now``) come after all due events
                     if timed or scope.held:
                         self._release(scope.order(_timed(step, lane, timed), time_ms))
                     if now:
@@ -256,7 +255,7 @@ class FilesReader(FileReader[FilePosition]):
         )
 
     def _place(self, device_id: str) -> _Place | None:
-        """Find a device's partition and order, None for what cannot be a device."""
+        """Return a device's partition and order, or None for an invalid device id."""
         if device_id_problem(device_id) is not None:
             return None
         lane = self._lanes[self._number_of(device_id)]
@@ -268,7 +267,7 @@ class FilesReader(FileReader[FilePosition]):
         place = self._places[device_id] = (lane, scope)
         return place
 
-    # Ends, and what was read before
+    # Ends, and earlier reads
 
     def _end(self) -> None:
         self._step += 1
@@ -279,15 +278,15 @@ class FilesReader(FileReader[FilePosition]):
         self._tell_end()
 
     def _reach_end(self) -> None:
-        """The file has no more rows: this is an end, unless it was one before.
+        """Handle the end of the file: it is a new end, unless it was known before.
 
         Raises:
-            SourceChangedError: It had more rows before.
+            SourceChangedError: The file had more rows before.
         """
         if self._next_known_end() is not None or self._step < self._replayed.step:
             raise SourceChangedError(
                 f"source {self._name!r} ends after row {self._row}, but more of it was "
-                "read before: give the whole file, or start with a new --data-dir"
+                "read before: use the whole file, or start with a new --data-dir"
             )
         if not self._is_replayed:
             self._check_replay()
@@ -300,7 +299,7 @@ class FilesReader(FileReader[FilePosition]):
         if any(lane.to_skip for lane in self._lanes.values()):
             raise SourceChangedError(
                 f"source {self._name!r} gave other events up to row {self._row} before: "
-                "give the same file, or start with a new --data-dir"
+                "use the same file, or start with a new --data-dir"
             )
 
     def _check_digest(self, step: int) -> None:
@@ -308,7 +307,7 @@ class FilesReader(FileReader[FilePosition]):
         if known is not None and known != self._digest:
             raise SourceChangedError(
                 f"source {self._name!r} differs in its first {step} rows from what was "
-                "read before (the last line may have been incomplete): give the same file, or "
+                "read before (the last line may have been incomplete): use the same file, or "
                 "start with a new --data-dir"
             )
 

@@ -1,4 +1,4 @@
-"""Rows whose events are ordered among themselves: what is held back, and what is due."""
+"""Rows with a common order of events: held events, and due ones."""
 
 from heapq import heappop, heappush
 
@@ -8,39 +8,39 @@ from walle_stream.reading import Lane
 
 
 class RowLane(Lane[FilePosition]):
-    """A partition, and how many releases were given before the restart."""
+    """A partition, and the number of events released before the restart."""
 
     __slots__ = ("to_skip",)
 
     _uncounted = 0
 
     def __init__(self, number: int, done: FilePosition) -> None:
-        """Begin."""
+        """Start at a position."""
         super().__init__(number, done)
         self.to_skip = done.events
 
 
 type Held = tuple[int, int, int, RowLane, Event]
-"""An event with its place in the order: event time, step, order in the row;
-and where it goes. The first three are unique."""
+"""An event, its place in the order (event time, step, place in the row; together unique) and its
+partition."""
 
 
 class Scope:
-    """Rows whose events are ordered among themselves: all, or a device's."""
+    """Rows with a common order of events: all rows, or a device's."""
 
     __slots__ = ("held", "highest_ms", "released_ms")
 
     def __init__(self) -> None:
-        """Begin before all times."""
+        """Start before all times."""
         self.highest_ms = -1
         """Highest time of an accepted row."""
         self.released_ms = -1
         """Highest event time that was released."""
         self.held: list[Held] = []
-        """A heap."""
+        """Held events, as a heap."""
 
     def order(self, events: list[Held], watermark_ms: int) -> list[Held]:
-        """Hold back what lies behind the watermark; return what is due, in its order.
+        """Hold events above the watermark, and return due ones in order.
 
         The watermark is the highest row time less the lateness.
         """
@@ -55,7 +55,7 @@ class Scope:
         return due
 
     def release_all(self) -> list[Held]:
-        """Return everything held, in no order; the natural end."""
+        """Return all held events, in no order; for the natural end."""
         held, self.held = self.held, []
         if held:
             self.released_ms = max(self.released_ms, max(held)[0])

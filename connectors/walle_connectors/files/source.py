@@ -37,24 +37,24 @@ class FilesSource(FileSource):
     """Events from one CSV or JSON Lines file."""
 
     def __init__(self, model: FilesModel) -> None:
-        """Keep the definition; the file is not touched."""
+        """Keep the definition; the file is not opened."""
         super().__init__(Path(model.path), model.format)
         self._model = model
 
     @property
     def declared(self) -> DeclaredIds:
-        """Ids and pages that stand in the definition as literals."""
+        """Ids and pages that the definition has as literals."""
         return self._model.declared
 
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """The file's beginning and the mapping; not where the file is."""
+        """The file's first bytes and the mapping, without the file's path."""
         return {**super().fingerprint, "mapping": self._model.digest}
 
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs from a stored fingerprint."""
+        """Return the difference from a stored fingerprint."""
         is_same = self._model.digest == stored.get("mapping")
         mapping = "" if is_same else "spec.source maps it to events in another way than before"
         return super().difference(stored) or mapping
@@ -87,11 +87,11 @@ def _open_csv(model: FilesModel, stream: FileStream) -> FileRows:
 
 
 def _better_delimiter(header: list[str], delimiter: str) -> str:
-    # the end of a message about a column that is missing, or nothing where others are there
+    # the end of a message about a missing column; empty if the header has several columns
     line = delimiter.join(header)
     if "\r" in line:
         return (
-            f"; its header is {line[:_SHOWN_MAX]!r}: its lines end with CR alone, end them with LF"
+            f"; its header is {line[:_SHOWN_MAX]!r}: its lines end with CR alone: end them with LF"
         )
     better = max(_DELIMITERS, key=line.count)
     columns = line.count(better) + 1
@@ -107,7 +107,7 @@ def _better_delimiter(header: list[str], delimiter: str) -> str:
 
 def _open_json(model: FilesModel, stream: FileStream) -> FileRows:
     layout = JsonLayout(model.explode)
-    build = compile_mapping(model, layout)  # the layout learns which fields are used
+    build = compile_mapping(model, layout)  # the layout learns the used fields
     rows = JsonRows(layout)
     records = JsonRecords(stream.bytes, rows, model.max_record_bytes).rows()
     return FileRows(records, build, rows.decode)

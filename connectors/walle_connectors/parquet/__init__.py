@@ -18,7 +18,7 @@ class ParquetSinkModel(Strict):
     """Keys under ``spec.sinks`` of this connector."""
 
     path: Annotated[PathField, AfterValidator(lambda path: path.absolute())] = Field(
-        description="Folder of the data set; of one pipeline alone."
+        description="Folder of the data set; for one pipeline only."
     )
     every_ms: DurationMs = Field(
         default=10_000,
@@ -41,7 +41,7 @@ class ParquetConnector:
     def open_sink(self, model: ParquetSinkModel, identity: str) -> "ParquetSink":
         """Open the data set; files are made with the first features.
 
-        ``identity`` names pipeline and sink to others; nobody asks here.
+        ``identity`` names pipeline and sink; this sink does not use it.
 
         Raises:
             WalleError: pyarrow is not installed, or the folder cannot be made.

@@ -1,8 +1,8 @@
 """A data set of Parquet files: ``lane=LANE/NUMBER.parquet``, each with a fixed range of numbers.
 
-A file holds the features from its number to the next multiple of ``RANGE``, and is written anew
-as its range fills. A repeated write gives the file the same rows, or more. So a reader finds each
-feature once, whatever was killed. Readers pass over hidden files, which are ours.
+A file has the features from its number to the next multiple of ``RANGE``, and is rewritten while
+its range fills. A repeated write gives the file the same rows, or more. So a reader finds each
+feature once, whatever was killed. Readers skip hidden files, which are temporary.
 """
 
 import fcntl
@@ -27,10 +27,10 @@ except ImportError as error:
     ) from error
 
 RANGE: Final = 32_768
-"""Numbers of a file."""
+"""Numbers in one file's range."""
 
 _CHUNK: Final = 4_096
-"""Features that are in memory at once: a row group."""
+"""Features in memory at once, the size of a row group."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -54,7 +54,7 @@ class ParquetSink:
         """Make the folder; blocks.
 
         Raises:
-            WalleError: It cannot be made.
+            WalleError: The folder cannot be made.
         """
         self.pause_s = pause_s
         self._folder = folder
@@ -67,7 +67,7 @@ class ParquetSink:
         """Write the file of the first feature's range; see ``FeatureSink.write``.
 
         Raises:
-            SinkError: None of them counts as written.
+            SinkError: None of the features counts as written.
         """
         first = next(features)
         start = first.number // RANGE * RANGE
@@ -86,7 +86,7 @@ class ParquetSink:
                 rows = takewhile(is_of_range, chain([first], features))
                 count, behind = _fill(part, rows)
                 path = folder / f"{start:020d}.parquet"
-                # who lost the lane and comes late has fewer
+                # a worker that lost the lane and comes late has fewer rows
                 if count >= _rows_of(path):
                     flush_file(part)
                     place_file(part, path)
@@ -95,12 +95,12 @@ class ParquetSink:
         return Written(end, end) if beyond else Written(behind, first.number)
 
     def close(self) -> None:
-        """Do nothing: each file is whole; see ``FeatureSink.close``."""
+        """Do nothing: each file is complete; see ``FeatureSink.close``."""
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[Path]:
-    # a name for the part, which is nobody else's until left
+    # yields the path of the part, which no other worker uses meanwhile
     part = folder / ".part"
     lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -116,7 +116,7 @@ def _alone(folder: Path) -> Iterator[Path]:
 
 
 def _fill(part: Path, features: Iterator[MergedFeature]) -> tuple[int, int]:
-    # how many rows there are, and the number behind the last one
+    # returns the number of rows, and the number after the last one
     count = behind = 0
     with parquet.ParquetWriter(part, _SCHEMA, compression="zstd") as writer:
         while chunk := first_part(features, _CHUNK):

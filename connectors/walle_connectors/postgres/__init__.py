@@ -17,7 +17,7 @@ _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,62}"
 
 def _checked(url: str) -> str:
     if not re.match(r"postgres(ql)?://|\s*\w+\s*=", url):
-        raise ValueError("expected postgresql://USER@HOST/DATABASE")  # it may have a password
+        raise ValueError("expected postgresql://USER@HOST/DATABASE")  # the text may hold a password
     return url
 
 
@@ -25,10 +25,10 @@ class PostgresSinkModel(Strict):
     """Keys under ``spec.sinks`` of this connector."""
 
     url: Annotated[str, AfterValidator(_checked)] = Field(
-        description="As libpq takes it: postgresql://USER@HOST/DATABASE, or KEY=VALUE."
+        description="Address for libpq: postgresql://USER@HOST/DATABASE, or KEY=VALUE."
     )
     table: Annotated[str, StringConstraints(pattern=rf"^({_NAME}\.)?{_NAME}$")] = Field(
-        default="walle_features", description="NAME or SCHEMA.NAME; made where it is missing."
+        default="walle_features", description="NAME or SCHEMA.NAME; made if it is missing."
     )
 
     def places(self) -> dict[str, frozenset[tuple[str, str]]]:
@@ -43,7 +43,7 @@ class PostgresConnector:
     sink_model: Final = PostgresSinkModel
 
     def open_sink(self, model: PostgresSinkModel, identity: str) -> "PostgresSink":
-        """Prepare; the database is asked with the first features.
+        """Prepare; the first features connect to the database.
 
         ``identity`` names pipeline and sink to the database.
 

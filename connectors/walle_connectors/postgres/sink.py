@@ -1,4 +1,4 @@
-"""A table of features: each is a row, whose key is the feature's, so what comes again is itself."""
+"""A table with one row per feature, keyed by the feature, so a repeated write changes nothing."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,19 +19,19 @@ _COLUMNS: Final = {
     "task": "text NOT NULL",
     "task_version": "text NOT NULL",
     "event_time_ms": "bigint NOT NULL",
-    "feature": "json NOT NULL",  # jsonb refuses \u0000, which JSON has
+    "feature": "json NOT NULL",  # jsonb refuses \u0000, which JSON allows
     "encoding": "bytea NOT NULL",
 }
 _KEY: Final = sql.SQL("device_id, incarnation, sequence_number")
 
 
 class PostgresSink:
-    """Implements ``ports.FeatureSink``; connects anew where the connection broke."""
+    """Implements ``ports.FeatureSink``; replaces a broken connection."""
 
     pause_s = 0.0
 
     def __init__(self, url: str, table: str, identity: str) -> None:
-        """Connect with the first features; the URL may say more than ``identity``."""
+        """Prepare; the first features connect. The URL's settings override ``identity``."""
         self._url, self._shown, self._identity = url, table, identity
         self._table = sql.Identifier(*table.split("."))
         names = [sql.Identifier(name) for name in _COLUMNS]
@@ -50,9 +50,9 @@ class PostgresSink:
         """Write up to 1,000 features in one transaction; see ``FeatureSink.write``.
 
         Raises:
-            SinkError: None of them counts as written.
+            SinkError: None of the features counts as written.
         """
-        del lane  # a feature's key says all
+        del lane  # a feature's key is enough
         batch = first_part(features)
         try:
             connection = self._connected()
@@ -82,7 +82,7 @@ class PostgresSink:
             self._connection = connection = psycopg.connect(**given, autocommit=True)
             if "statement_timeout" not in given.get("options", ""):
                 connection.execute(f"SET statement_timeout = {_STATEMENT_MS}")
-            # a role that may write to a table need not have the right to make one
+            # a role that may write to the table need not have the right to make one
             found = connection.execute("SELECT to_regclass(%s)", [self._table.as_string()])
             if found.fetchone() == (None,):
                 columns = sql.SQL(", ").join(
@@ -111,5 +111,5 @@ def _row(feature: MergedFeature) -> tuple[Any, ...]:
 
 
 def _text(value: str) -> str:
-    # PostgreSQL has no text with NUL
+    # text in PostgreSQL cannot contain NUL
     return value.replace("\0", "\ufffd")

@@ -1,8 +1,8 @@
 """A shop that does not exist: seeded events of its visitors, for tests and benchmarks.
 
-Everything follows from the definition: the same seed gives the same events on
-every machine, for any number of partitions, from any offset on. ``walle
-simulate`` writes them as JSON Lines, so that others read the same input.
+The definition determines everything. A seed gives the same events on every machine, for any
+number of partitions, and from any offset on. ``walle simulate`` writes them as JSON Lines for
+other programs.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """``walle simulate``: a simulated shop as a file, of JSON Lines or packed.
 
-What it writes is what the connector makes, in the order of arrival: lines for peers,
-for other tools, and for looking at; packed for the connector ``events``, which need not
-parse the payloads then.
+The file has the connector's events in the order of arrival. Lines are for other tools, for
+comparisons and for people. Packed files are for the connector ``events``, which then need not parse
+payloads.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
         "simulate", help="write the events of a simulated shop into a file"
     )
     parser.add_argument(
-        "out", type=Path, metavar="OUT", help="file; compressed if its name ends in .gz"
+        "out", type=Path, metavar="OUT", help="output file; compressed if its name ends in .gz"
     )
     parser.add_argument(
         "--set",
@@ -42,17 +42,17 @@ def add(commands: Any) -> None:
         "--format",
         choices=FORMATS,
         default=FORMATS[0],
-        help="JSON Lines, or packed: what tasks read, and payloads that are never parsed",
+        help="JSON Lines, or packed: fields for tasks, and payloads that are never parsed",
     )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the file; nothing is left of it when this fails.
+    """Write the file; a failure leaves no file.
 
     Raises:
-        SpecFileError: A key is wrong.
+        SpecFileError: A key is not valid.
         SourceError: The file cannot be written.
     """
     model = _model(options.set)
@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
         range(timeline.windows), "simulating", console=console, disable=not sys.stderr.isatty()
     )
     if not options.out.name or (options.out.exists() and not options.out.is_file()):
-        # it would be put in the place of a directory, or of a device
-        raise SourceError(f"{options.out} is no file: name one that may be written over")
+        # the rename would replace a directory or a device
+        raise SourceError(f"{options.out} is not a file: name a file that may be overwritten")
     with written(options.out) as file:
         size_bytes += file.write(shape.begin())
         for window in windows:

@@ -1,4 +1,4 @@
-"""In which format ``walle simulate`` writes the shop: as lines, or packed for fast reading."""
+"""Output formats of ``walle simulate``: lines, or packed for fast reading."""
 
 from hashlib import blake2b
 from typing import Final, override
@@ -11,24 +11,24 @@ from walle_stream.wire.event_blocks import encode_file_head
 from walle_stream.wire.event_builder import BlockBuilder
 
 FORMATS: Final = ("jsonl", "packed")
-"""Their names; the first one is meant where none is given."""
+"""Names of the formats; the first is the default."""
 
 _MARKER_BYTES: Final = 12
 
 
 class Format:
-    """Turns lines into a file: as they are. One thread."""
+    """Writes lines unchanged. One thread."""
 
     def begin(self) -> bytes:
-        """Return what the file begins with."""
+        """Return the first bytes of the file."""
         return b""
 
     def add(self, line: bytes) -> bytes:
-        """Take an event, JSON without the line's end; return what is to be written now."""
+        """Take an event, JSON without a line end; return bytes to write now."""
         return line + b"\n"
 
     def flush(self) -> bytes:
-        """Return what is left to be written; more may come."""
+        """Return the remaining bytes to write; more events may follow."""
         return b""
 
 
@@ -38,8 +38,8 @@ class _Record(Event, gc=False):
 
 class _Packed(Format):
     def __init__(self, model: SimulatorModel) -> None:
-        # no payload has it by chance, and the same definition gives the same bytes
-        # of more sessions, too, as far as it goes
+        # No payload contains the marker by chance. The same definition gives the same bytes; more
+        # sessions only make the file longer.
         text = model.model_dump_json(exclude={"connector", "sessions"}).encode()
         self._marker = blake2b(text, digest_size=_MARKER_BYTES, person=b"wev-marker").digest()
         self._builder = BlockBuilder(self._marker)
@@ -60,5 +60,5 @@ class _Packed(Format):
 
 
 def make_format(name: str, model: SimulatorModel) -> Format:
-    """Return one of ``FORMATS``, which has written nothing yet."""
+    """Return a new writer of one of ``FORMATS``."""
     return Format() if name == "jsonl" else _Packed(model)

@@ -1,4 +1,4 @@
-"""What a simulated shop is: the keys under ``spec.source``."""
+"""The definition of a simulated shop: keys under ``spec.source``."""
 
 from typing import Annotated
 
@@ -15,31 +15,31 @@ class SimulatorModel(Strict):
     """A shop and its visitors."""
 
     connector: str = "simulator"
-    seed: StrictInt = Field(default=2022, ge=0, description="Another seed, other visitors.")
+    seed: StrictInt = Field(default=2022, ge=0, description="Another seed gives other visitors.")
     devices: StrictInt = Field(
         default=1_000, ge=1, le=10_000_000, description="Visitors, one device each."
     )
     sessions: StrictInt = Field(
-        default=3, ge=1, le=1_000_000, description="How often each of them comes."
+        default=3, ge=1, le=1_000_000, description="Number of visits of each visitor."
     )
     items: StrictInt = Field(default=20_000, ge=1, description="Items in the shop.")
     payload_bytes: StrictInt = Field(
         default=900,
         ge=0,
         le=1_000_000,
-        description="What an event carries that no task reads: device status and the like.",
+        description="Size of an event's payload, such as device status, which no task reads.",
     )
-    missing_exits: Rate = Field(default=0.02, description="Pages that are never seen to end.")
-    late_events: Rate = Field(default=0.01, description="Events that arrive behind later ones.")
+    missing_exits: Rate = Field(default=0.02, description="Pages without an exit.")
+    late_events: Rate = Field(default=0.01, description="Events that arrive after later ones.")
     lateness_ms: DurationMs = Field(
-        default=2_000, alias="lateness", description="How far behind a late event arrives, at most."
+        default=2_000, alias="lateness", description="Longest delay of a late event."
     )
     lost_order_events: Rate = Field(
-        default=0.001, description="Events that arrive a minute behind: too late for any order."
+        default=0.001, description="Events that arrive a minute late, too late for any order."
     )
     rate: float | None = Field(
         default=None,
         gt=0,
-        description="Events a second, of all devices; left out: as fast as they are taken.",
+        description="Events per second of all devices; by default as fast as they are read.",
     )
     duplicates: Rate = Field(default=0.01, description="Events that arrive twice.")

@@ -1,4 +1,4 @@
-"""A source that gives a fixed number of events a second: a live one, for trying things out."""
+"""Limits a source to a number of events per second, like a live source."""
 
 from threading import Event as Flag
 from typing import Final
@@ -6,23 +6,23 @@ from typing import Final
 from walle_stream.clock import monotonic_ms
 
 _WAIT_MAX_S: Final = 0.02
-_WAIT_MIN_S: Final = 0.0001  # less may not move the clock at all
+_WAIT_MIN_S: Final = 0.0001  # a shorter wait may not advance the clock
 _BURST_S: Final = 0.1
 
 
 class Pace:
-    """How many events may be given now. One thread."""
+    """The number of events that are allowed now. One thread."""
 
     def __init__(self, per_second: float) -> None:
-        """Begin now."""
+        """Start the clock."""
         self._per_ms = per_second / 1000.0
         self._seen_ms = monotonic_ms()
         self._allowed = 0.0
 
     def allow(self, most: int) -> int:
-        """Return how many events may be given; waits a moment where it is none.
+        """Return the number of allowed events; waits briefly if it is 0.
 
-        What was not taken in a tenth of a second is not made up for.
+        Allowance beyond a tenth of a second is lost.
         """
         now_ms = monotonic_ms()
         burst = max(self._per_ms * _BURST_S * 1000.0, 1.0)
@@ -35,5 +35,5 @@ class Pace:
         return min(int(self._allowed), most)
 
     def take(self, events: int) -> None:
-        """Count what was given."""
+        """Subtract events that were given."""
         self._allowed -= events

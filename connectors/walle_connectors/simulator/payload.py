@@ -1,10 +1,9 @@
-"""What an event carries beside what tasks read: the device's status and the like.
+"""Payloads of events: the device's status and similar data, which no task reads.
 
-How it is made, so that sizes mean something: of ``payloadBytes``, about a
-quarter is the same for all events of a device (build, screen, experiments), the
-rest is new with every event: readings that change (a third of it) and random
-bytes in base64 (a signature and a trace, which no compressor makes smaller than
-three quarters). ``CHANGING_SHARE`` is held by a test.
+Their content makes sizes realistic. About a quarter of ``payloadBytes`` is the same for all events
+of a device (build, screen, experiments). The rest is new with every event: a third of it is
+changing readings, the other part random bytes in base64 (a signature and a trace), which no
+compressor makes smaller than three quarters. A test checks ``CHANGING_SHARE``.
 """
 
 from base64 import b64encode
@@ -19,7 +18,7 @@ _EXPERIMENTS: Final = ("rank", "cart", "feed", "search", "price", "badge", "vide
 
 
 def device_part(random: Random, size_bytes: int) -> dict[str, Any]:
-    """Make what stays the same for a device, about ``size_bytes`` of JSON."""
+    """Return the constant part for a device, about ``size_bytes`` of JSON."""
     part: dict[str, Any] = {
         "model": random.choice(_MODELS),
         "os": f"{random.randint(11, 15)}.{random.randint(0, 6)}.{random.randint(0, 9)}",
@@ -27,7 +26,7 @@ def device_part(random: Random, size_bytes: int) -> dict[str, Any]:
         "screen": [1080, random.choice((2160, 2340, 2400))],
         "experiments": {},
     }
-    # a device with a bound of no bytes carries nothing
+    # a device with a limit of no bytes has no payload
     experiments = part["experiments"]
     for index in range(max(size_bytes - 100, 0) // 10):
         name = f"{_EXPERIMENTS[index % len(_EXPERIMENTS)]}{index // len(_EXPERIMENTS)}"
@@ -36,7 +35,7 @@ def device_part(random: Random, size_bytes: int) -> dict[str, Any]:
 
 
 def event_part(random: Random, size_bytes: int) -> dict[str, Any]:
-    """Make what is new with every event, about ``size_bytes`` of JSON."""
+    """Return the new part for an event, about ``size_bytes`` of JSON."""
     readings = size_bytes // 3
     noise = max(size_bytes - readings - 20, 0)
     return {

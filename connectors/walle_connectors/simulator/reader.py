@@ -22,28 +22,28 @@ _decode_event = msgspec.json.Decoder(Event).decode
 
 
 class ShopPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a partition stands; at an end the shop had as many windows."""
+    """Position of a partition; at an end, ``window`` is the shop's number of windows."""
 
     what: ClassVar[str] = "a simulated shop"
     order = ("window", "line")
 
     window: Count = 0
     line: Count = 0
-    """Of the partition's lines in the window, the next one."""
+    """Index of the next line among the partition's lines in the window."""
 
 
 class SimulatorReader(LaneReader[ShopPosition]):
-    """A shop that was opened at its partitions' offsets. One thread."""
+    """A shop opened at its partitions' offsets. One thread."""
 
     def __init__(self, timeline: Timeline, opening: Opening, pace: Pace | None = None) -> None:
-        """Begin; without a pace events come as fast as they are taken.
+        """Start reading; without a pace, events come as fast as they are read.
 
         Raises:
             SourceError: An offset is not of this source.
         """
         super().__init__(opening, ShopPosition())
         self._timeline, self._pace = timeline, pace
-        # what many partitions read at about the same time is made once
+        # windows that partitions read at about the same time are made once
         self._lines = lru_cache(_WINDOWS_KEPT)(
             partial(
                 timeline.lines_by_partition,
@@ -54,7 +54,7 @@ class SimulatorReader(LaneReader[ShopPosition]):
 
     @override
     def _go_on(self) -> bool:
-        """Read some lines of the partition that is furthest behind; of one window."""
+        """Read some lines, of one window, of the partition that is furthest behind."""
         last = self._timeline.windows
         lanes = [lane for lane in self._lanes.values() if not _has_end(lane.done, last)]
         if not lanes:
@@ -66,7 +66,7 @@ class SimulatorReader(LaneReader[ShopPosition]):
         return bool(most)
 
     def _take(self, lane: Lane[ShopPosition], most: int) -> None:
-        # of one window, so that a batch's lines are made together
+        # only one window, so that the lines of a batch are made together
         window, line, last = lane.done.window, lane.done.line, self._timeline.windows
         lines = self._lines(window)[lane.number][line:] if window < last else []
         taken = lines[: min(most, self._last_row - self._row)]
@@ -85,19 +85,19 @@ class SimulatorReader(LaneReader[ShopPosition]):
 
     @override
     def _position(self, lane: Lane[ShopPosition], *, is_end: bool = False) -> ShopPosition:
-        return lane.done  # nothing is collected
+        return lane.done  # this reader collects no events
 
     @override
     @property
     def progress(self) -> float:
-        """Share of the windows that was read, 0-1."""
+        """Share of the windows that were read, 0-1."""
         done = sum(lane.done.window for lane in self._lanes.values())
         return done / (self._timeline.windows * len(self._lanes))
 
     @override
     @property
     def unread(self) -> Unread:
-        """It knows windows and their times, not how many events they have."""
+        """Windows and their times are known, the number of their events is not."""
         windows, done = self._timeline.windows, [x.done.window for x in self._lanes.values()]
         if min(done) == windows:
             return Unread(0, 0, 0)
@@ -105,7 +105,7 @@ class SimulatorReader(LaneReader[ShopPosition]):
 
     @override
     def close(self) -> None:
-        """Forget the windows."""
+        """Drop the cached windows."""
         self._lines.cache_clear()
 
 
@@ -125,13 +125,13 @@ class SimulatorSource(LaneSource):
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """What the events follow from."""
+        """Digest of the keys that determine the events."""
         text = self._model.model_dump_json(exclude={"connector", "sessions", "rate"})
         return {"simulator": text_digest(text.encode())}
 
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs; one that goes on for more sessions is the same."""
+        """Return the difference; a shop with more sessions is the same source."""
         return super().difference(stored) and "keys of spec.source differ (sessions may grow)"
 
     @override

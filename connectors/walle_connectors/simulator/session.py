@@ -1,9 +1,9 @@
-"""One visit of one device: pages that open within each other, and what is done there.
+"""One visit of one device: pages that open within each other, and the events there.
 
-Walks through the shop as people do: the feed is looked at, an item is opened from
-it, looked at, sometimes put into the cart or bought; sometimes a further item
-is opened from there and the first one left only later (pages interleave), and
-sometimes the app dies before a page's end is written (no exit).
+A visit resembles people's behaviour. The visitor scrolls through the feed, opens an item, looks at
+it, and sometimes puts it into the cart or buys it. Sometimes a further item is opened from there
+and the first one is left only later (pages interleave). Sometimes the app crashes before a page's
+end is written (no exit).
 """
 
 from random import Random
@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from walle_connectors.simulator.model import SimulatorModel
 
 ENTRIES: Final = ("feed", "search", "recommended")
-"""Where an item was opened from."""
+"""Pages from which an item was opened."""
 
-# how often a view of an item has what
+# probabilities of clicks in one view of an item
 _CLICKS: Final = (("picture", 0.6), ("reviews", 0.3), ("favourite", 0.12), ("cart", 0.1))
 _BUYS: Final = 0.4
 _OPENS_ANOTHER: Final = 0.1
@@ -23,7 +23,7 @@ _DEEPEST: Final = 2
 
 
 class Happening(NamedTuple):
-    """An event as it happens, before it travels."""
+    """An event when it happens, before it travels."""
 
     kind: str
     page: str
@@ -105,6 +105,6 @@ class Visit:
         self.happenings.append(Happening(kind, page, instance, self._now_ms, contents))
 
     def _item(self) -> str:
-        # a few items are looked at by most
+        # most visitors look at a few popular items
         share = self._random.random() ** 3
         return f"item-{int(share * self._model.items):06d}"

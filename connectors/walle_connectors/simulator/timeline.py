@@ -1,9 +1,8 @@
-"""When which devices visit, and in which order their events arrive.
+"""Times of the devices' visits, and the order in which their events arrive.
 
-Time is cut into windows of half an hour. A window belongs to a group of at most
-``GROUP_DEVICES`` devices, each of which makes one visit in it; so a window can be
-made from the definition alone, whatever came before: an offset is a window and
-a place in it, and nothing but that window is made again after a restart.
+Time is cut into windows of half an hour. A window belongs to a group of at most ``GROUP_DEVICES``
+devices, each of which makes one visit in it. So a window follows from the definition alone. An
+offset is a window and a place in it, and a restart makes only that window again.
 """
 
 from collections.abc import Iterator
@@ -23,28 +22,28 @@ GROUP_DEVICES: Final = 500
 WINDOW_MS: Final = 1_800_000
 
 START_MS: Final = 1_767_225_600_000
-"""Beginning of the first one: 2026-01-01 UTC."""
+"""Start of the first window: 2026-01-01 UTC."""
 
 _TOO_LATE_MS: Final = 60_000
 _NETWORK_MS: Final = (5, 40)
 
 
 class Line(NamedTuple):
-    """An event as it arrives."""
+    """An event when it arrives."""
 
     ingest_time_ms: int
     device_id: str
     number: int
-    """Of the visit's lines: with the other two it orders all lines of a window."""
+    """Number of the line within the visit; with the two fields above it orders a window's lines."""
     data: bytes
-    """JSON, without the line's end."""
+    """JSON, without the line end."""
 
 
 class Timeline:
     """All windows of a shop."""
 
     def __init__(self, model: SimulatorModel) -> None:
-        """Look at the definition; computes nothing."""
+        """Take the definition; computes nothing."""
         self._model = model
         self._groups = -(-model.devices // GROUP_DEVICES)
         self.windows = self._groups * model.sessions

@@ -1,1 +1,1 @@
-"""Puts the parts together: where one part's port meets another part."""
+"""Assembly of the platform: connects ports of one part with other parts."""

@@ -1,6 +1,6 @@
-"""Alarms of a release service: of the versions that devices should have, and of releases.
+"""Alarms of a release service, about offered versions and about releases.
 
-Each worker could look; they agree by a lease in the store on one that does.
+A lease in the store decides which worker looks.
 """
 
 from collections.abc import Iterator
@@ -21,23 +21,23 @@ from walle_stream.spec.single import load_single
 
 _AUDIT_KEY: Final = "alarms/audit"
 _REPORTED_ACTIONS: Final = frozenset({"rollback", "stop", "pause"})
-_ALL: Final = 99.0  # percent: the rest is a hold-out, which may be no device at all
+_ALL: Final = 99.0  # percent: the rest is a hold-out, which may contain no device
 
 
 class OfferedVersions:
-    """The versions that some device should have now; policies are not asked.
+    """The versions that devices should have now, without a look at policies.
 
     One thread; blocks on the store, which may raise ServiceUnreachableError.
     """
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Look at nothing yet."""
+        """Start without a look at the store."""
         self._store = store
         self._versions: frozenset[tuple[str, str]] = frozenset()
         self._generation = -1
 
     def look(self) -> frozenset[tuple[str, str]]:
-        """Return them: stable ones, and those that releases offer."""
+        """Return the stable versions and those that releases offer."""
         with self._store.reading() as transaction:
             generation = transaction.generation()
             if generation == self._generation:
@@ -48,7 +48,7 @@ class OfferedVersions:
             for release in releases
             if release.offer is not None and release.is_offered
         ]
-        # of a task that a release gives to everybody nobody should have the stable version
+        # a release for all devices replaces its task's stable version
         taken = {offer.task for offer in offers if _is_for_all(offer)}
         kept = {pair for pair in stable.items() if pair[1] and pair[0] not in taken}
         self._versions = frozenset(kept | {(offer.task, offer.version) for offer in offers})
@@ -56,26 +56,26 @@ class OfferedVersions:
         return self._versions
 
     def has(self, task: str, version: str) -> bool:
-        """Return whether a version was among them when somebody looked last."""
+        """Return whether the last look found a version."""
         return (task, version) in self._versions
 
 
 class ReleaseNews:
-    """Messages about what the controller did to releases by itself; their ids never change.
+    """Messages about the controller's own actions on releases; their ids never change.
 
-    Where nobody looked before, what was before is no news. One thread; blocks on the store, which
-    may raise ServiceUnreachableError.
+    Actions before the first look make no message. One thread; blocks on the store, which may raise
+    ServiceUnreachableError.
     """
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Look at nothing yet."""
+        """Start without a look at the store."""
         self._store = store
         self._rows = StoredRows(store)
         self._last_number = 0
-        """Entries of the log up to this one were looked at."""
+        """Number of the last log entry that was read."""
 
     def look(self) -> list[AlarmMessage]:
-        """Return what is new."""
+        """Return new messages."""
         row = self._rows.read(_AUDIT_KEY)
         with self._store.reading() as transaction:
             head = transaction.audit_head().number
@@ -93,28 +93,28 @@ class ReleaseNews:
         return messages
 
     def keep(self) -> None:
-        """Remember that all of it was told."""
+        """Remember that all messages were told."""
         self._rows.save(_AUDIT_KEY, b"%d" % self._last_number)
 
 
 @contextmanager
 def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
-    """Have alarms looked at while within; blocks on the store.
+    """Watch alarms for the block's duration; blocks on the store.
 
     Raises:
-        SpecFileError: The file is wrong.
+        SpecFileError: The file is not valid.
     """
     spec, owner = load_single(file, Alarms).spec, uuid4().hex
     offered = OfferedVersions(store)
     board = AlarmBoard(spec.rules)
 
     def wanted() -> frozenset[tuple[str, str]]:
-        # what is firing is looked at until it is over
+        # versions of firing alarms are included until these end
         return offered.look() | {(task, version) for _, task, version in board.firing}
 
     def leads() -> bool:
         with store.writing() as transaction:
-            # it lasts as long as three looks
+            # the lease lasts for three looks
             return transaction.take_lease("alarms", owner, 3 * spec.every)
 
     options = WatchOptions(StoredRows(store), offered.has, leads, ReleaseNews(store))
@@ -140,6 +140,6 @@ def _message(entry: AuditEntry) -> AlarmMessage:
         measure="release",
         since_ms=entry.at_ms,
         at_ms=entry.at_ms,
-        text=f"release {entry.release} of {entry.task}@{entry.version} {verb[entry.action]} by "
-        f"itself: {entry.why}",
+        text=f"release {entry.release} of {entry.task}@{entry.version} {verb[entry.action]} "
+        f"automatically: {entry.why}",
     )

@@ -1,4 +1,4 @@
-"""The platform's side of a running host: agents for its devices, reports to the service."""
+"""The platform's part of a running host: agents for its devices, reports to the service."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,21 +20,21 @@ _THREADS = 4
 
 
 class Access(NamedTuple):
-    """Where the release service is, and what proves to it who asks.
+    """Address of the release service, and proofs of identity.
 
-    What gives tokens is asked before each request, by any thread; None: nothing is proven.
+    Before each request, any thread calls the token functions. None: no proof is sent.
     """
 
     service: str
-    """Its address, without a path."""
+    """Address without a path."""
     device_token: Callable[[str], str] | None = None
-    """Returns a device's token by its id."""
+    """Returns a device's token by the device's id."""
     reports_token: Callable[[], str] | None = None
-    """Returns that of who sends the reports of all devices of the host."""
+    """Returns the token for reports of all devices of the host."""
 
 
 class Hosting:
-    """What a host needs to be part of a fleet. Close it."""
+    """The parts that make a host a member of a fleet. Close it."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class Hosting:
         scenario: str = "",
         every_s: float = 10.0,
     ) -> None:
-        """Prepare; nothing is asked yet.
+        """Prepare without a request.
 
-        ``secrets`` are by device, of its enrolment; ``every_s`` is between two requests of a
-        device.
+        ``secrets`` has each device's enrolment secret. ``every_s`` is the time between two
+        requests of a device.
 
         Raises:
-            IntegrityError: The root is none.
+            IntegrityError: The root is not valid.
         """
         self._profiles = profiles
         self._scenario = scenario
@@ -69,15 +69,15 @@ class Hosting:
         self._receipts = ReceiptBook(folder / "receipts", [profile.device for profile in profiles])
 
     def fit(self, assembly: Assembly) -> None:
-        """Set a pipeline up for what comes to its devices."""
+        """Connect a pipeline with reports and receipts of its devices."""
         assembly.report_sink = self.reports
         assembly.proof_of = self._receipts
-        # a version that comes finds a VM
+        # a new version needs a ready VM
         assembly.warm_vms = max(1, assembly.warm_vms)
 
     @contextmanager
     def beside(self, run: LocalRun) -> Iterator[Fleet]:
-        """Keep the devices of a run at their versions, while within."""
+        """Keep the devices of a run at their versions for the block's duration."""
         agents = [
             DeviceAgent(
                 *(profile, self._client, self._pulled, run.installation),
@@ -94,7 +94,7 @@ class Hosting:
             fleet.close()
 
     def close(self) -> None:
-        """Send what reports are left, close all connections."""
+        """Send the remaining reports, and close all connections."""
         self.reports.close()
         self._client.close()
         self._files.close()

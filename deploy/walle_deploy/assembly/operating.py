@@ -1,8 +1,8 @@
-"""The operators' routes over a store: in a release service, and in a process of its own.
+"""The operators' routes over a store, in a release service or in a process of its own.
 
-A store remembers that a service with operators was over it. From then on, what changes it without
-a service needs a token of these operators, too; without that a name is what somebody typed, and
-the audit log says so.
+A store remembers the operators' set-up of its newest service. From then on, a change without a
+service needs a token of these operators, too. Before, the name of a person is unverified, and the
+audit log says so.
 """
 
 from collections.abc import Iterable
@@ -27,8 +27,8 @@ _KIND: Final = "operators"
 
 
 def demand_operators(store: ReleaseStore, spec: OperatorsSpec) -> None:
-    """Have the store remember who may change it, as the newest set-up says; blocks."""
-    # a duration is written as a text, and read from one alone; the default does here
+    """Store the operators' set-up as a condition for later changes; blocks."""
+    # a duration is read only from its text form, and the default suffices here
     data = spec.model_dump_json(by_alias=True, exclude={"skew_ms"}).encode()
     if _demanded(store) != data:
         with store.writing() as transaction:
@@ -36,19 +36,21 @@ def demand_operators(store: ReleaseStore, spec: OperatorsSpec) -> None:
 
 
 def local_app(store: ReleaseStore, by: str) -> Starlette:
-    """Return the application of the operators' routes for a process that has the store; blocks.
+    """Return the application of the operators' routes for a process with the store; blocks.
 
-    ``by`` is who it is, where the store demands no operators.
+    ``by`` is the person's name if the store demands no operators.
 
     Raises:
-        SpecFileError: The keys of operators are not on this machine: ask the service.
-        IdentityError: Nobody can have that name.
-        IntegrityError: What the store remembers was altered.
+        SpecFileError: The operators' keys are not on this machine: use the service.
+        IdentityError: The name is not possible.
+        IntegrityError: The stored set-up was altered.
     """
     data = _demanded(store)
     if data is None:
         if by == CONTROLLER:
-            raise IdentityError(f"{by!r} is nobody's name: it is whom the audit log calls so")
+            raise IdentityError(
+                f"the name {by!r} is reserved for the controller: choose another with --by"
+            )
         typed = Operator(by, "approver", is_verified=False)
 
         async def prove(_: object, __: object) -> Operator:
@@ -58,7 +60,7 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
     try:
         spec = OperatorsSpec.model_validate_json(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        wrong: IntegrityError = altered("who may change it", one_line(str(error)))
+        wrong: IntegrityError = altered("the operators' set-up", one_line(str(error)))
         raise wrong from error
     authenticator = OperatorAuthenticator(spec)
 

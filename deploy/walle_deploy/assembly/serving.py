@@ -1,7 +1,7 @@
 """A whole release service: its releases in a store, with controller, monitor and alarms.
 
-Each worker has all of it: the controllers agree by a lease in the store on one that leads, the
-monitors count one after the other, each frame once. Simulations run in processes of their own.
+Each worker has all parts. A lease in the store decides which controller leads. The monitors count
+one after the other, each frame once. Simulations run in processes of their own.
 """
 
 import asyncio
@@ -59,32 +59,33 @@ from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
 _RING: Final = "cen.json"
-_SHORT_BYTES: Final = 16_384  # read within less time than a thread takes to begin
+_SHORT_BYTES: Final = 16_384  # decoding this takes less time than the start of a thread
 _log = logging.getLogger(__name__)
 
 
 def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
-    """Open the seams of a whole service.
+    """Open the parts of a whole service.
 
     Args:
-        setup: ``store``: address of a release store. Where they are given, ``repository``: folder
-            of the signed files, for simulations and exclusive addresses, ``keys``: of its keys,
-            ``alarms``: YAML of the kind Alarms, ``lease_ms``: of the controllers, ``audit_head``
-            and ``audit_keys``: a head of the audit log that was kept, and keys of who signed it.
-        admission: Lets in who may report.
+        setup: ``store`` is the address of a release store. The other keys are optional.
+            ``repository`` is the folder of the signed files, for simulations and exclusive
+            addresses, and ``keys`` the folder of its keys. ``alarms`` is a YAML of the kind
+            Alarms, ``lease_ms`` the controllers' lease. ``audit_head`` is a saved head of the
+            audit log, and ``audit_keys`` the public keys of its signer.
+        admission: Admits reports.
 
     Raises:
-        WalleError: One of them cannot be opened.
+        WalleError: A part cannot be opened.
     """
     store = open_store(setup["store"])
-    # one more connection: a check's table waits for no reports
+    # a second connection, so that checks never wait for reports
     counted = open_store(setup["store"])
     receipts = StoredReceiptKeys(store, is_open=admission.is_open)
 
     def read_receipt(token: str) -> Receipt:
         receipt = receipts.keys.read(token, receipts.now_ms())
         if admission.is_revoked(receipt.device):
-            # whoever brings it: of a relay's devices admission knows nothing
+            # also behind a relay, whose devices admission does not know
             raise ReceiptError(
                 f"a receipt of device {receipt.device!r}, which is revoked", "revoked"
             )
@@ -118,19 +119,19 @@ def open_service(
 ) -> ReleaseService:
     """Open a service for ``push_middleware``, which answers checks within another application.
 
-    It answers checks alone: ``walle serve`` over the same store takes devices' reports and takes
-    releases on. Blocks on the store.
+    It only answers checks. ``walle serve`` over the same store receives devices' reports and
+    drives releases. Blocks on the store.
 
     Args:
         store: Address of a release store.
-        files: Address of a server that has all files, where the YAML names none.
-        repository: Folder of the signed files; with it exclusive files are offered, by addresses
-            that its keys sign.
-        keys: Their folder, where it is another one.
+        files: Address of a server with all files, if the YAML names none.
+        repository: Folder of the signed files. With it, exclusive files are offered under
+            addresses that its keys sign.
+        keys: Folder of the keys, if it is not in the repository.
         file: YAML of ``kind: ReleaseService``; None for the defaults.
 
     Raises:
-        SpecFileError: The YAML is wrong, or the addresses of files are missing.
+        SpecFileError: The YAML is not valid, or the addresses of files are missing.
         WalleError: The store, or the keys, cannot be opened.
     """
     spec = load_settings(file, files)
@@ -147,7 +148,7 @@ def open_service(
 
 
 def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
-    """Refuse a set-up by which devices would be told of files that they cannot pull.
+    """Refuse a set-up that offers files without addresses to pull them from.
 
     Raises:
         SpecFileError: An address is missing.
@@ -156,28 +157,29 @@ def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
     missing = [f"spec.{name}" for name in wanted if not getattr(spec, name)]
     if missing:
         raise SpecFileError(
-            f"devices would get no address to pull from, as there is no {', '.join(missing)}: give "
-            "--files URL of the server that has all files (such as walle repository serve), or "
-            "write them into the ReleaseService YAML"
+            f"devices would get no address for files, as there is no {', '.join(missing)}: pass "
+            "--files URL of the server with all files (such as walle repository serve), or "
+            "write the addresses into the ReleaseService YAML"
         )
 
 
 def check_parts(setup: Mapping[str, str]) -> None:
-    """Refuse a set-up, as of ``open_parts``, that no worker could be made of.
+    """Refuse a set-up of ``open_parts`` from which no worker can start.
 
     Raises:
-        RefNotFoundError: The repository is none.
-        IntegrityError: The store lacks the head of the audit log that was kept.
-        WalleError: What is wrong with the rest.
+        RefNotFoundError: The repository does not exist.
+        IntegrityError: The store lacks the saved head of the audit log.
+        WalleError: Another part is not valid.
     """
     with closing(open_store(setup["store"], make=False)) as store, store.reading() as transaction:
         if setup.get("audit_head"):
-            # an older copy would offer again what was rolled back since
+            # an older copy of the store would offer versions again that were rolled back since
             kept = read_head(Path(setup["audit_head"]), Path(setup["audit_keys"]))
             need_head(transaction.audit(after=kept.number - 1), kept)
     if setup.get("repository") and not (Path(setup["repository"]) / "public").is_dir():
         raise RefNotFoundError(
-            f"{setup['repository']}: is no repository: make one with walle repository init"
+            f"{setup['repository']}: there is no repository here: make one with walle repository "
+            "init"
         )
     if setup.get("alarms"):
         load_single(Path(setup["alarms"]), Alarms)
@@ -201,7 +203,7 @@ def _stop(
 
 
 def _receiving(monitor: Monitor, admission: Admission) -> Callable[[Request], object]:
-    room = BodyRoom(2 * BATCH_MAX_BYTES)  # of usual ones a thousand at once
+    room = BodyRoom(2 * BATCH_MAX_BYTES)  # holds a thousand usual batches at once
     gatherer = ReportGatherer(monitor)
 
     async def receive(request: Request) -> Response:

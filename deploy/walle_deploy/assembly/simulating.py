@@ -1,4 +1,4 @@
-"""The simulation step of a release: the version's package, tried on kinds of devices."""
+"""The simulation step of a release: runs the version's package on kinds of devices."""
 
 import hashlib
 from pathlib import Path
@@ -19,25 +19,25 @@ class PackageSimulator:
     """A ``Simulator`` that takes packages from a repository's public folder; blocks."""
 
     def __init__(self, public: Path) -> None:
-        """Keep where packages are."""
+        """Take the folder of packages."""
         self._public = public
 
     def simulate(
         self, files: VersionFiles, previous: VersionFiles | None, step: SimulationStep, stop: Event
     ) -> SimulationResult:
-        """Run it; see ``Simulator``.
+        """Run the simulation; see ``Simulator``.
 
         Raises:
-            ReleaseStateError: It was stopped.
-            RefNotFoundError: A package is not here.
-            IntegrityError: One is not what was published.
+            ReleaseStateError: The simulation was stopped.
+            RefNotFoundError: A package is missing here.
+            IntegrityError: A package differs from the published one.
             WalleError: Kinds or events cannot be read.
         """
         package = self._package(files)
         before = None if previous is None else self._package(previous)
         kinds, events = load_single(step.kinds, DeviceKinds).spec, read_events(step.events)
         report = simulate(package, kinds, events, before, stop=stop)
-        # what was not simulated has not passed: somebody has to say that it does not matter
+        # a skipped simulation has not passed: a person must decide that it does not matter
         return SimulationResult(report.status == "passed", report.text)
 
     def _package(self, files: VersionFiles) -> bytes:
@@ -48,7 +48,7 @@ class PackageSimulator:
                 data = stream.read(PACKAGE_MAX_BYTES + 1)
         except OSError as error:
             raise RefNotFoundError(
-                f"{file.target}: its package is not in {self._public}: {error.strerror}: give the "
+                f"{file.target}: its package is not in {self._public}: {error.strerror}: pass the "
                 "folder of the repository that it was published to"
             ) from error
         if hashlib.sha256(data).hexdigest() != file.sha256:

@@ -1,1 +1,1 @@
-"""What runs on a device: files that are believed only when the signed metadata names them."""
+"""The device's side of releases: an agent that installs only files with signed metadata."""

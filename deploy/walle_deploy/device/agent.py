@@ -1,8 +1,8 @@
-"""A device's side of push-then-pull: ask, pull what is new, install it, keep what works.
+"""A device's side of push-then-pull: check, pull a new version, install it, keep what works.
 
-The truth about what a device has is in its host (a task's ``origin``), so that no death in
-between makes the profile lie. A version that could not be pulled or installed is tried again
-after a pause that doubles; what was installed before goes on meanwhile.
+The host is the authority on a device's versions (a task's ``origin``), so a crash at any moment
+leaves the profile true. If a version cannot be pulled or installed, the agent retries after a pause
+that doubles each time. The previous version keeps running meanwhile.
 """
 
 import logging
@@ -35,25 +35,25 @@ from walle_stream.ports import InstalledTask
 _log = logging.getLogger(__name__)
 
 AGAIN_MS: Final = 2_000.0
-"""Pause after a version could not be installed; twice as long each time."""
+"""Pause after a version could not be installed; it doubles each time."""
 
 AGAIN_MAX_MS: Final = 600_000.0
 REPORTED_AT: Final = 3
-"""Refusals of a version by a device before it is reported as a failure of it."""
+"""Refusals of a version by a device before the device reports a failure of the version."""
 
 NOT_INSTALLED: Final = "not installed"
-"""Begin of the failure's class in reports, where a device refused a version."""
+"""Prefix of the failure's class in reports if a device refused a version."""
 
 _REFUSALS: Final = (DeployError, PackageError, StoreError, VmError)
 
 
 class Outcome(Enum):
-    """What became of a check."""
+    """Result of a check."""
 
     NOTHING_NEW = "nothing new"
     INSTALLED = "installed"
     REFUSED = "refused"
-    """Something could not be pulled or installed; it is tried again later."""
+    """A version could not be pulled or installed; the agent tries again later."""
 
 
 type _Taken = tuple[PushedTask, Change]
@@ -77,10 +77,10 @@ class DeviceAgent:
         scenario: str = "",
         receipts: ReceiptBook | None = None,
     ) -> None:
-        """Begin; asks nothing yet.
+        """Start without a request.
 
-        ``scenario`` is of the definition's tasks; without it they are not reported. Without
-        ``receipts`` the device takes none.
+        ``scenario`` names the scenario of the definition's tasks; without it these are not
+        reported. Without ``receipts`` the device takes none.
         """
         self.profile = profile
         self._receipts = receipts
@@ -94,28 +94,28 @@ class DeviceAgent:
 
     @property
     def device(self) -> str:
-        """Its id."""
+        """Id of the device."""
         return self.profile.device
 
     def learn(self) -> None:
-        """Ask the host which versions the device has; blocks until its next commit."""
+        """Ask the host for the device's versions; blocks until its next commit."""
         tasks = self._installer.tasks_of([self.device])[self.device]
         self._profile_of(self._versions(tasks))
         self._pulled = frozenset(name for name, task in tasks.items() if task.origin)
 
     def check(self) -> Outcome:
-        """Send one request, and install what is new; blocks.
+        """Send one request, and install new versions; blocks.
 
         Raises:
             ServiceBusyError: Ask again later.
             ServiceUnreachableError: The service does not answer.
-            IntegrityError: Its answer is none.
+            IntegrityError: The answer is malformed.
         """
         reply = self._client.check(self.profile)
         if reply.push is None:
             return Outcome.NOTHING_NEW
         if reply.push.receipts and self._receipts is not None:
-            # before the version runs
+            # keep receipts before the version runs
             self._receipts.keep(self.device, reply.push.receipts.values())
             self._profile_of(self.profile.tasks)
         if not reply.push.tasks:
@@ -148,14 +148,15 @@ class DeviceAgent:
         self.profile = with_versions(self.profile, versions, held)
 
     def _named(self, task: PushedTask, changes: Mapping[str, _Taken]) -> TaskRef:
-        # a host knows tasks without their scenarios
+        # a host knows tasks by name, without their scenarios
         ref = TaskRef.parse(f"{task.task}@{task.version}" if task.version else task.task)
         others = [name for name in self.profile.tasks if name.partition("/")[2] == ref.task]
         if ref.task in changes:
             others.append(changes[ref.task][0].task)
         if others and others != [ref.name]:
             raise DeployError(
-                f"the device has a task of this name, {others[0]}: uninstall that one first"
+                f"the device already has a task of this name, {others[0]}: uninstall that task "
+                "first"
             )
         if not task.version and not others:
             raise RefNotFoundError("the device has no such task to uninstall")
@@ -165,7 +166,7 @@ class DeviceAgent:
         self, ref: TaskRef, task: PushedTask, metadata_url: str, service_ms: int | None
     ) -> Change:
         if not task.version:
-            # what came may have taken the place of the app's own: a device is not left without
+            # a pulled version may have replaced the app's own version, which comes back then
             return "definition" if ref.task in self._pulled else None
         files = dict(self._files.pull(self.profile, task, metadata_url, service_ms))
         crash_point("pull.after")
@@ -180,7 +181,7 @@ class DeviceAgent:
         except _REFUSALS as error:
             refused = error
         if refused and len(changes) > 1:
-            # one bad task keeps no other one away
+            # one bad task must not keep the others from the device
             outcomes = [self._install({name: change}) for name, change in changes.items()]
             return all(outcomes)
         for task, _ in changes.values():
@@ -199,12 +200,12 @@ class DeviceAgent:
         try:
             self._files.record(self.device, task)
         except _REFUSALS as error:
-            # the host has it all the same; files that no record names are gotten again
+            # the host has the version all the same; files without a record are fetched again
             _log.warning("%s is %s, but not recorded: %s", label, verb, error, extra=where)
 
     def _refuse(self, task: PushedTask, reason: str | Exception) -> None:
         if isinstance(reason, StoreFullError):
-            # what was pulled for it must not keep the host itself from its disk
+            # files pulled for this version must leave room for the host itself
             self._files.clear()
         before = self._failed.get((task.task, task.version))
         pause_ms = AGAIN_MS if before is None else min(2 * before.pause_ms, AGAIN_MAX_MS)
@@ -221,15 +222,15 @@ class DeviceAgent:
         self._report(task, reason, tries)
 
     def _report(self, task: PushedTask, reason: str | Exception, tries: int) -> None:
-        # files of a new version may not be everywhere yet, and the first words of a caching
-        # server are not the last; what may pass, and a full disk, are no fault of the version's
+        # Files of a new version may not be on all servers yet, and a caching server may answer with
+        # an old state first. Passing errors and a full disk are not the version's fault.
         may_pass = isinstance(reason, StoreError) or getattr(
             reason, "is_retryable", reason == NO_HOST
         )
         key = task.task, task.version
         if tries < REPORTED_AT or may_pass or key in self._reported_keys or not task.version:
             return
-        self._reported_keys.add(key)  # once: it is tried again for ever
+        self._reported_keys.add(key)  # report once, since attempts never end
         kind = "state" if isinstance(reason, str) else type(reason).__name__
         self._installer.report_refusal(self.device, *key, f"{NOT_INSTALLED}: {kind}")
 

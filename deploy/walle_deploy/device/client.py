@@ -1,4 +1,4 @@
-"""A device's request to the release service, as any of its business requests carries it."""
+"""A device's request to the release service, which any business request can carry."""
 
 from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
@@ -30,7 +30,7 @@ from walle_stream.wire.bearer import bearer_headers
 
 PUSH_MAX_BYTES: Final = 1024 * 1024
 TASKS_MAX: Final = 256
-"""Most tasks of one push: as many as a profile holds."""
+"""Largest number of tasks in one push, the same as in a profile."""
 
 _NOTHING_NEW: Final = 204
 _GOOD: Final = 200
@@ -41,16 +41,16 @@ _SHOWN: Final = 200
 
 
 class CheckReply(msgspec.Struct, frozen=True):
-    """What the service said."""
+    """The service's answer."""
 
     push: Push | None
-    """None: nothing is new."""
+    """None if nothing is new."""
     service_ms: int | None = None
-    """Its clock, epoch milliseconds; None when it did not say."""
+    """The service's clock in epoch milliseconds; None without a Date header."""
 
 
 class ReleaseClient:
-    """Asks one address; connections are kept. Any thread."""
+    """A client of one address with kept connections. Any thread."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class ReleaseClient:
         timeout_s: float = 5.0,
         token_of: Callable[[str], str] | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Start without a connection.
 
-        ``url`` is that of ``/v1/check``, or of any business request whose server answers with the
-        header ``walle-push``. ``timeout_s`` is of connecting, of all headers of an answer, and of
-        its body. ``token_of`` is asked before each request for what proves who a device is.
+        ``url`` is the address of ``/v1/check``, or of any business request whose server answers
+        with the header ``walle-push``. ``timeout_s`` limits the connection, all headers of an
+        answer, and its body. ``token_of`` gives a device's proof of identity before each request.
         """
         self.url = url
         self._timeout_s = timeout_s
@@ -77,9 +77,9 @@ class ReleaseClient:
 
         Raises:
             ServiceBusyError: Ask again later.
-            ServiceUnreachableError: No answer, or one that says nothing of pushes.
-            IdentityError: The service does not believe who asks.
-            IntegrityError: The answer is no push.
+            ServiceUnreachableError: No answer, or an error that says nothing about pushes.
+            IdentityError: The service does not accept the device's identity.
+            IntegrityError: The answer is not a valid push.
         """
         token_of = self._token_of
         token = None if token_of is None else partial(token_of, profile.device)
@@ -97,7 +97,9 @@ class ReleaseClient:
             ) from error
         if response.status in _BUSY:
             after_s = _seconds(response.headers.get("retry-after"))
-            raise ServiceBusyError(f"{self.url}: is busy; asked again in {after_s:g} s", after_s)
+            raise ServiceBusyError(
+                f"{self.url}: the service is busy; next attempt in {after_s:g} s", after_s
+            )
         pushed = response.headers.get(PUSH_HEADER)
         service_ms = _service_ms(response.headers)
         if pushed is not None:
@@ -109,7 +111,7 @@ class ReleaseClient:
             text = one_line(body.decode("ascii", "replace"))
             raise kind(f"{self.url}: answered {response.status}: {text}")
         if response.headers.get("content-type", "").partition(";")[0].strip() != PUSH_TYPE:
-            return CheckReply(None, service_ms)  # a business answer with nothing for us
+            return CheckReply(None, service_ms)  # a business answer without a push
         return CheckReply(self._decoded(body, profile), service_ms)
 
     def close(self) -> None:
@@ -122,10 +124,10 @@ class ReleaseClient:
             body += chunk
             is_late = monotonic_ms() > until_ms
             if is_late or len(body) > PUSH_MAX_BYTES:
-                response.close()  # the rest must not be taken for the next answer
+                response.close()  # the rest must not be read as the next answer
             if is_late:
                 raise ServiceUnreachableError(
-                    f"{self.url}: takes longer than {self._timeout_s:g} s for its answer"
+                    f"{self.url}: the answer takes longer than {self._timeout_s:g} s"
                 )
             if len(body) > PUSH_MAX_BYTES:
                 raise IntegrityError(f"{self.url}: answered more than {PUSH_MAX_BYTES} bytes")
@@ -138,7 +140,7 @@ class ReleaseClient:
             _check_receipts(push, profile)
         except (msgspec.MsgspecError, UnicodeDecodeError, DeployError) as error:
             reason = one_line(str(error))
-            raise IntegrityError(f"{self.url}: its answer is no push: {reason}") from error
+            raise IntegrityError(f"{self.url}: the answer is not a valid push: {reason}") from error
         return push
 
 
@@ -151,7 +153,7 @@ def _check_tasks(push: Push) -> None:
         if name.name != task.task:
             raise RefNotFoundError(f"{task.task[:_SHOWN]!r} names a version, not a task")
     if len({task.task for task in push.tasks}) != count:
-        raise RefNotFoundError("a task is in it twice")
+        raise RefNotFoundError("a task appears twice")
 
 
 def _check_receipts(push: Push, profile: DeviceProfile) -> None:
@@ -163,7 +165,9 @@ def _check_receipts(push: Push, profile: DeviceProfile) -> None:
             task,
             versions.get(task),
         ):
-            raise ReceiptError(f"a receipt of {receipt.task[:_SHOWN]!r} that is for another")
+            raise ReceiptError(
+                f"a receipt of {receipt.task[:_SHOWN]!r} is for another device, task or version"
+            )
 
 
 def _unpacked(value: str) -> bytes:
@@ -186,5 +190,5 @@ def _seconds(text: str | None) -> float:
         after_s = float(text or _AGAIN_S)
     except ValueError:
         return _AGAIN_S
-    # not a number is what no pause may be
+    # NaN is no valid pause
     return _AGAIN_S if isnan(after_s) else min(max(after_s, 0.1), 3_600.0)

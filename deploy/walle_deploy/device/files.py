@@ -1,9 +1,9 @@
 """The files of a version on a device: pulled, verified, stored.
 
-Nothing that the release service or a file server says of a file is believed: its name must be in
-the signed metadata, with this length and hash, for this task and version; an exclusive file
-must be this device's or its user's. What was installed before stays until all files of the new
-version are there.
+The device does not trust the release service or a file server about files. The signed metadata
+must name each file, with its length and hash, for this task and version. An exclusive file must
+belong to this device or its user. The previous version stays until all files of the new one are
+present.
 """
 
 from collections.abc import Mapping
@@ -30,26 +30,26 @@ from walle_stream.errors import IntegrityError, RefNotFoundError, ServiceUnreach
 
 
 class DeviceIdentity(msgspec.Struct, frozen=True):
-    """Whose files may come."""
+    """A device's identity, which decides on its exclusive files."""
 
     device: str
     user: str = ""
-    """Empty when nobody is signed in."""
+    """Empty if no user is signed in."""
     secret: str = ""
-    """From its enrolment; empty: it gets no version that has exclusive files for it."""
+    """Secret from the enrolment. Without it, the device gets no version with exclusive files."""
 
 
 class VerifiedFiles:
-    """A folder of verified files for one repository; shared by all devices of a machine.
+    """A folder of verified files for one repository, shared by all devices of a machine.
 
-    Its methods may be called by any thread, and block on the network and on the disk.
+    Any thread may call its methods. They block on the network and on the disk.
     """
 
     def __init__(self, folder: Path, root: bytes, limits: TransferLimits | None = None) -> None:
-        """Make the folder, which other processes may use, too; ``root`` came with the devices.
+        """Make the folder, which other processes may share; ``root`` came with the devices.
 
         Raises:
-            IntegrityError: The root is none.
+            IntegrityError: The root is not valid.
         """
         self.folder = folder
         self._http = HttpSource(limits)
@@ -63,19 +63,19 @@ class VerifiedFiles:
         identity: DeviceIdentity,
         service_ms: int | None = None,
     ) -> Mapping[str, Path]:
-        """Get and verify all files of a version; those that are here are not gotten again.
+        """Get and verify all files of a version; files already present are not fetched again.
 
-        ``service_ms`` is the service's clock, epoch milliseconds; None when it did not say.
+        ``service_ms`` is the service's clock in epoch milliseconds, None if unknown.
 
         Returns:
-            Where they lie, by resource; the package under the empty name. Read them through
-            ``blobs.read`` or ``read_package``, which look at their bytes once more.
+            Paths by resource, with the package under the empty name. Read them through
+            ``blobs.read`` or ``read_package``, which verify the bytes once more.
 
         Raises:
             IntegrityError: A file, or the metadata, is not what was signed.
             RefNotFoundError: The version has files of this device alone, and the device has no
                 secret; no server was asked.
-            ServiceUnreachableError: A server does not answer, too slowly, or refuses.
+            ServiceUnreachableError: A server refuses, or answers too slowly or not at all.
             StoreFullError: The disk is full.
         """
         if not task.files or task.files[0].audience != "shared" or task.files[0].resource:
@@ -92,19 +92,19 @@ class VerifiedFiles:
         for file in task.files:
             if file.audience == "exclusive":
                 self._check_exclusive(file, metadata_url, root)
-        # nothing is gotten before all of it is known to be right
+        # fetch files only after all checks passed
         return {file.resource: self._get(file, identity) for file in task.files}
 
     def installed(self, device: str) -> InstalledVersions:
         """Return the record of a device's versions.
 
         Raises:
-            IntegrityError: It cannot be read.
+            IntegrityError: The record cannot be read.
         """
         return InstalledVersions(self.folder / "devices", device)
 
     def collect(self, kept_ms: int = KEPT_MS) -> int:
-        """Remove files that no device's record names and nobody pulled lately; return how many.
+        """Remove files without a record that were not pulled lately; return their number.
 
         Raises:
             IntegrityError: A record cannot be read; nothing was removed.
@@ -149,14 +149,14 @@ def _check_owner(task: PushedTask, file: PushedFile, identity: DeviceIdentity) -
     base = f"{task.task}/{task.version}/for"
     if file.target not in {f"{base}/{quote(o, safe='')}/{file.resource}" for o in owners}:
         raise IntegrityError(
-            f"{file.target}: is not of {identity.device!r}, {task.task}@{task.version} and "
-            f"{file.resource!r}: it was pushed to the wrong device"
+            f"{file.target}: does not belong to {identity.device!r}, {task.task}@{task.version} "
+            f"and {file.resource!r}: it was pushed to the wrong device"
         )
     if not identity.secret:
         raise RefNotFoundError(
-            f"{file.target}: is for {identity.device!r} or its user alone, and no secret of this "
-            f"device is known here: enrol it (walle repository enrol REPO {identity.device} "
-            "--json) and give what that prints with walle fleet --secrets FILE"
+            f"{file.target}: belongs to {identity.device!r} or its user alone, but this device has "
+            f"no secret here: enrol it (walle repository enrol REPO {identity.device} --json) and "
+            "pass the output with walle fleet --secrets FILE"
         )
 
 

@@ -1,13 +1,13 @@
-"""Files of a device by their content: whole and right, or not there.
+"""Files of a device by content: each is complete and verified, or missing.
 
 ::
 
     blobs/ab/SHA256        complete, verified, read-only
-    blobs/incoming/SHA256  as far as it came; continued by the next attempt
-    blobs/LOCK             held shared by who stores, alone by who removes
+    blobs/incoming/SHA256  partly received; the next attempt continues it
+    blobs/LOCK             shared lock for writers, exclusive lock for removal
 
-Any number of threads and processes share a folder: who comes second to a file waits for the
-first, and a killed one gives its locks back.
+Any number of threads and processes share a folder. The second writer of a file waits for the
+first. A killed writer's locks are released.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ from walle_stream.store.files import FULL_DISK, make_folder, place_file
 from walle_stream.store.locks import is_file
 
 KEPT_MS: Final = 3_600_000
-"""A file that nothing names is removed when nobody asked for it for so long."""
+"""Age in ms after which a file without a record may be removed."""
 
 
 class BlobStore:
@@ -38,23 +38,23 @@ class BlobStore:
         make_folder(folder / "incoming")
 
     def path(self, sha256: str) -> Path:
-        """Return where a file lies, or would."""
+        """Return the path of a file, whether it exists or not."""
         return self.folder / blob_path(sha256)
 
     def store(self, sha256: str, size_bytes: int, fill: Callable[[BinaryIO, int], None]) -> Path:
-        """Return a file, gotten if it is not there or has rotted.
+        """Return a file's path; fetch the file if it is missing or corrupt.
 
-        ``fill`` writes what is missing into a file from an offset on; it may begin at 0 again.
+        ``fill`` writes the missing bytes into a file from an offset on; it may restart at 0.
 
         Raises:
-            IntegrityError: What it wrote is something else; it was removed.
-            OSError: What ``fill`` raised.
+            IntegrityError: The received file does not match; it was removed.
+            OSError: ``fill`` raised this.
             StoreFullError: The disk is full; nothing was changed.
         """
         path, part = self.path(sha256), self.folder / "incoming" / sha256
         with full_disk(path), locked(self.folder, fcntl.LOCK_SH), _sole_file(part) as file:
             if _is_right(path, sha256, size_bytes):
-                os.utime(path)  # so that nobody removes it who has not heard of it yet
+                os.utime(path)  # keep it until its record names it
                 part.unlink()
                 return path
             have_bytes = file.seek(0, os.SEEK_END)
@@ -67,7 +67,7 @@ class BlobStore:
                 file.flush()
             except OSError as error:
                 if error.errno in FULL_DISK:
-                    part.unlink()  # the space is needed for something else
+                    part.unlink()  # free the space for others
                 raise
             if not _is_right(part, sha256, size_bytes):
                 part.unlink()
@@ -82,25 +82,26 @@ class BlobStore:
         return path
 
     def read(self, sha256: str) -> bytes:
-        """Return a file's content, verified once more: disks rot.
+        """Return a file's content, verified once more because disks fail.
 
         Raises:
-            IntegrityError: It is not there, or not what it was.
+            IntegrityError: The file is missing or corrupt.
         """
         try:
             data = self.path(sha256).read_bytes()
         except OSError as error:
             raise IntegrityError(
-                f"{self.path(sha256)}: is gone ({error.strerror}): get it again"
+                f"{self.path(sha256)}: the file is missing ({error.strerror}): pull it again"
             ) from error
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise IntegrityError(f"{self.path(sha256)}: is not what was stored: get it again")
+            raise IntegrityError(f"{self.path(sha256)}: is not what was stored: pull it again")
         return data
 
     def collect(self, named: Collection[str], kept_ms: int = KEPT_MS) -> int:
-        """Remove the files that nothing names and nobody asked for lately; return how many.
+        """Remove files without a record that were not used lately; return their number.
 
-        ``kept_ms`` is longer than a pull and its record take; 0: whatever is not named goes.
+        ``kept_ms`` must be longer than a pull and its record take. With 0, all files without a
+        record are removed.
         """
         before_s, count = (wall_ms() - kept_ms) / 1_000 if kept_ms else inf, 0
         with locked(self.folder):
@@ -116,7 +117,7 @@ def _sole_file(path: Path) -> Iterator[BinaryIO]:
     while True:
         with path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # who held it before may have renamed or removed it
+            # the previous holder may have renamed or removed the file
             if is_file(file.fileno(), path):
                 yield file
                 return

@@ -1,8 +1,8 @@
-"""Getting bytes over HTTP from a server that is not trusted: bounded in size and in time.
+"""Gets bytes over HTTP from an untrusted server, with limits for size and time.
 
-A server can send too much, too slowly, nothing, or something else; each ends with an error
-within a time that is known before. Redirects are not followed: a proof of a device's identity is
-for the server that the release service named.
+A server may send too much, too slowly, nothing, or something else. Each case ends with an error
+within a known time. Redirects are not followed: a proof of identity is meant only for the server
+that the release service named.
 """
 
 import time
@@ -25,26 +25,26 @@ _PARTIAL: Final = 206
 
 
 class TransferLimits(msgspec.Struct, frozen=True):
-    """How long a server may take."""
+    """Limits of time, rate and attempts for one server."""
 
     connect_ms: int = 5_000
     idle_ms: int = 10_000
-    """Between two bytes, and for all headers together."""
+    """Limit between two bytes, and for all headers together."""
     grace_ms: int = 15_000
-    """Before the rate is looked at."""
+    """Time before the rate is checked."""
     bytes_per_second: int = 8_192
-    """Slower than this on average is a failure."""
+    """Lowest average rate; a slower transfer fails."""
     attempts: int = 3
-    """For one file; each continues where the one before ended."""
+    """Attempts for one file; each continues where the previous one ended."""
     pause_ms: int = 200
-    """Before the second attempt; doubled for each further one."""
+    """Pause before the second attempt; doubled for each further one."""
 
 
 class HttpSource:
-    """Requests to file servers; used by any number of threads."""
+    """A client of file servers; any number of threads may use it."""
 
     def __init__(self, limits: TransferLimits | None = None) -> None:
-        """Open nothing yet."""
+        """Start without a connection."""
         self.limits = limits or TransferLimits()
         self._pools = urllib3.PoolManager(
             num_pools=8, maxsize=8, retries=False, headers={"User-Agent": "walle-device"}
@@ -56,12 +56,12 @@ class HttpSource:
     ) -> Iterator[tuple[int, bytes]]:
         """Request a file from an offset on, and yield offset and bytes of each part.
 
-        The server may begin at 0 all the same.
+        The server may ignore the offset and begin at 0.
 
         Raises:
-            IntegrityError: It is longer than that.
-            DownloadHTTPError: The server will not send it; trying again will not help.
-            ServiceUnreachableError: It does not answer, too slowly, or with an error.
+            IntegrityError: The file is longer than the limit.
+            DownloadHTTPError: The server refuses; a retry does not help.
+            ServiceUnreachableError: The server fails, or answers too slowly or not at all.
         """
         began_ms = monotonic_ms()
         wanted = {"Range": f"bytes={offset}-"} if offset else {}
@@ -73,8 +73,8 @@ class HttpSource:
             while chunk := self._read(response, url):
                 if at + len(chunk) > limit_bytes:
                     raise IntegrityError(
-                        f"{_shown(url)}: sends more than the {limit_bytes} bytes that it may have: "
-                        "it was altered"
+                        f"{_shown(url)}: sends more than the allowed {limit_bytes} bytes: the file "
+                        "was altered"
                     )
                 late_ms = monotonic_ms() - began_ms - self.limits.grace_ms
                 if late_ms * self.limits.bytes_per_second > (at - begin) * 1_000:
@@ -85,7 +85,7 @@ class HttpSource:
                 yield at, chunk
                 at += len(chunk)
         finally:
-            # what was not read to its end cannot be used for another request
+            # a response that was not read to its end cannot be reused
             response.close()
             response.release_conn()
 
@@ -93,8 +93,8 @@ class HttpSource:
         """Return a small file.
 
         Raises:
-            IntegrityError: It is longer.
-            ServiceUnreachableError: It does not answer, too slowly, or with an error.
+            IntegrityError: The file is longer than the limit.
+            ServiceUnreachableError: The server fails, or answers too slowly or not at all.
         """
         accepts = {"Accept-Encoding": "gzip"}
         try:
@@ -105,13 +105,13 @@ class HttpSource:
     def fill(
         self, into: BinaryIO, have_bytes: int, url: str, size_bytes: int, headers: Mapping[str, str]
     ) -> None:
-        """Append a file as far as it comes, with all attempts, behind the bytes that are there.
+        """Append the missing bytes of a file, with all attempts.
 
         Raises:
-            DownloadHTTPError: The server will not send it.
-            IntegrityError: It is longer.
+            DownloadHTTPError: The server refuses.
+            IntegrityError: The file is longer than ``size_bytes``.
             OSError: The disk is full.
-            ServiceUnreachableError: The last attempt ended like this; what came stays.
+            ServiceUnreachableError: The last attempt failed; received bytes stay.
         """
         for attempt in range(self.limits.attempts):
             if attempt:
@@ -121,7 +121,7 @@ class HttpSource:
                     if at != have_bytes:
                         into.truncate(at)
                     into.write(chunk)
-                    into.flush()  # a kill loses nothing that came
+                    into.flush()  # a kill must not lose received bytes
                     have_bytes = at + len(chunk)
             except ServiceUnreachableError:
                 if attempt == self.limits.attempts - 1:
@@ -147,7 +147,7 @@ class HttpSource:
         if response.status < _SERVER_FAULT:
             reason = f"{_shown(url)}: answers with {response.status}"
             if response.status in _REFUSED:
-                reason += ": the address expired, or is another device's; ask the service again"
+                reason += ": the address expired or is for another device: ask the service again"
             raise DownloadHTTPError(reason, response.status)
         raise ServiceUnreachableError(f"{_shown(url)}: answers with {response.status}: try again")
 
@@ -155,8 +155,10 @@ class HttpSource:
         try:
             return response.read1(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise ServiceUnreachableError(f"{_shown(url)}: broke off: {words_of(error)}") from error
+            raise ServiceUnreachableError(
+                f"{_shown(url)}: the connection broke off: {words_of(error)}"
+            ) from error
 
 
 def _shown(url: str) -> str:
-    return url.partition("?")[0]  # a signature is not for logs
+    return url.partition("?")[0]  # logs must not show a signature

@@ -1,7 +1,7 @@
-"""Which versions a device has: the one that is installed of each task, and the one before.
+"""The versions of a device: for each task the installed version and the previous one.
 
-One small file per device, replaced whole; the files of the version before stay until the next one
-is installed, so that a device that is to go back gets none of them again.
+Each device has one small file, which is replaced as a whole. Files of the previous version stay
+until the next installation, so a rollback fetches nothing.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ _FORMAT: Final = 1
 
 
 class InstalledTask(msgspec.Struct, frozen=True):
-    """A task on a device; neither is set when it was uninstalled."""
+    """A task on a device. An uninstalled task has no current version."""
 
     current: PushedTask | None = None
     previous: PushedTask | None = None
-    """The last version that was good before it."""
+    """The last good version before the current one."""
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -33,15 +33,15 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class InstalledVersions:
-    """The record of one device; one writer at a time."""
+    """The record of one device. One writer at a time."""
 
     def __init__(self, folder: Path, device: str) -> None:
         """Read the record.
 
         Raises:
-            IntegrityError: It cannot be read.
+            IntegrityError: The record cannot be read.
         """
-        # an id may hold what no file name may
+        # an id may contain characters that file names must not
         self.path = folder / f"{hashlib.sha256(device.encode()).hexdigest()[:32]}.json"
         self._device = device
         make_folder(folder)
@@ -49,10 +49,10 @@ class InstalledVersions:
         self.tasks: dict[str, InstalledTask] = dict(record.tasks) if record else {}
 
     def install(self, task: PushedTask) -> None:
-        """Record that a version is in use now; an empty version: none.
+        """Record the version that is in use now; an empty version records an uninstallation.
 
         Raises:
-            StoreFullError: The disk is full; the record is as it was.
+            StoreFullError: The disk is full; the record is unchanged.
         """
         before = self.tasks.get(task.task, InstalledTask()).current
         current = task if task.version else None
@@ -62,7 +62,7 @@ class InstalledVersions:
         self.tasks = tasks
 
     def versions(self) -> dict[str, str]:
-        """Return what is installed, as a profile carries it."""
+        """Return the installed versions in the form of a profile."""
         return {name: task.current.version for name, task in self.tasks.items() if task.current}
 
 
@@ -70,7 +70,7 @@ def named_files(folder: Path) -> set[str]:
     """Return the SHA-256 of every file that any device of this machine may need.
 
     Raises:
-        IntegrityError: A record cannot be read: nothing may be removed then.
+        IntegrityError: A record cannot be read, so no file may be removed.
     """
     digests = set()
     for path in folder.glob("*.json"):
@@ -84,7 +84,9 @@ def _read(path: Path) -> _Record:
     try:
         record = msgspec.json.decode(path.read_bytes(), type=_Record)
     except (OSError, msgspec.MsgspecError) as error:
-        raise IntegrityError(f"{path}: cannot be read: {error}: remove it") from error
+        raise IntegrityError(
+            f"{path}: the record cannot be read: {error}: remove this file"
+        ) from error
     if record.format != _FORMAT:
-        raise IntegrityError(f"{path}: has format {record.format}, expected {_FORMAT}")
+        raise IntegrityError(f"{path}: the record has format {record.format}, expected {_FORMAT}")
     return record

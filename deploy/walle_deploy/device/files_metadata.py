@@ -1,13 +1,13 @@
-"""Signed metadata on a device: refreshed, verified, and never older than what was seen.
+"""Signed metadata on a device: refreshed, verified, and never older than before.
 
-python-tuf's client does the work of The Update Framework; here are its place on the disk, the
-time by which expiry is judged, and errors in our words.
+python-tuf's client implements The Update Framework. This module adds the folder on the disk, the
+time for expiry, and our error messages.
 
-The time by which expiry is judged is the latest of what this device's clock shows, what the
-release service says, and when the newest timestamp that was verified had been signed. A clock that
-is behind is put right by the others; nobody turns one back, as whoever answers for the service and
-for the files could show an old state then, with versions that were retired. So a device whose clock
-is ahead by more than the timestamp is valid for installs nothing, and says why.
+Expiry is judged by the latest of three times: this device's clock, the release service's clock, and
+the signing time of the newest verified timestamp. So the other two correct a clock that is behind.
+No source may set the time back: a server for both requests and files could then show an old state
+with retired versions. A device whose clock is ahead by more than a timestamp's validity therefore
+installs nothing, and says why.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,19 +37,19 @@ from walle_stream.errors import IntegrityError, ServiceUnreachableError
 from walle_stream.store.files import flush_file, make_folder, sync_folder
 
 FRESH_MS: Final = 30_000
-"""For so long a refresh serves further pulls of the same process."""
+"""Time for which further pulls of the same process reuse a refresh."""
 
 _NO_BIN: Final = "not part of snapshot"
 
 
 class VerifiedMetadata:
-    """The metadata of one repository in one folder; shared by threads and by processes."""
+    """The metadata of one repository in one folder, shared by threads and processes."""
 
     def __init__(self, folder: Path, root: bytes, http: HttpSource) -> None:
-        """Take a root of the repository, of any version: where all trust begins.
+        """Take a root of the repository, of any version. All trust begins there.
 
         Raises:
-            IntegrityError: The root is none.
+            IntegrityError: The root is not valid.
         """
         check_root(root)
         make_folder(folder)
@@ -62,21 +62,21 @@ class VerifiedMetadata:
     def look_up(
         self, url: str, names: Iterable[str], service_ms: int | None = None
     ) -> dict[str, TargetFile]:
-        """Return what is signed of files; may block on the network.
+        """Return the signed entries of files; may block on the network.
 
-        ``service_ms`` is the time by the release service; None when it did not say.
+        ``service_ms`` is the release service's clock, None if unknown.
 
         Raises:
-            IntegrityError: The metadata is not what was signed, old or expired, or it does not
-                name a file.
+            IntegrityError: The metadata does not match its signatures, is old or expired, or does
+                not name a file.
             ServiceUnreachableError: The server does not answer.
-            StoreFullError: The disk is full; what was known before is still known.
+            StoreFullError: The disk is full; the previous metadata is still there.
         """
         wanted = list(names)
         with self._lock, _explained(url), locked(self._folder):
             last = self._last
             if last and last[0] == url and monotonic_ms() - last[1] < FRESH_MS:
-                # another process may have gone on: what does not fit any more is asked for anew
+                # another process may have refreshed the folder: then ask again
                 with suppress(RepositoryError, DownloadError, ServiceUnreachableError):
                     targets = _find(last[2], wanted)
                     if all(targets.values()):
@@ -102,26 +102,26 @@ class VerifiedMetadata:
         except ExpiredMetadataError as error:
             now_ms = trusted_time_ms(wall_ms(), service_ms, floor_ms)
             if self._floor_ms() < floor_ms:
-                # a newer root came: whoever signed that time had stolen a key that is replaced
+                # a newer root came: the time was signed with a stolen key that is replaced now
                 with suppress(ExpiredMetadataError):
                     return self._refreshed_at(url, service_ms, self._floor_ms())
             raise IntegrityError(
                 f"{url}: {error}, judged by {datetime.fromtimestamp(now_ms / 1_000, UTC):%F %T} "
-                "UTC: nobody signed it anew (walle repository refresh), somebody serves an old "
-                "state, or this device's clock is wrong"
+                "UTC: the metadata was not signed again (walle repository refresh), a server "
+                "sends an old state, or this device's clock is wrong"
             ) from error
 
     def _refreshed_at(self, url: str, service_ms: int | None, floor_ms: int) -> Updater:
         updater = Updater(str(self._folder), url, fetcher=self._fetcher, bootstrap=self._root)
         now_ms = trusted_time_ms(wall_ms(), service_ms, floor_ms)
-        # python-tuf has no argument for it; a test fails where this attribute goes
+        # python-tuf has no argument for the time; a test fails if this attribute disappears
         updater._trusted_set.reference_time = datetime.fromtimestamp(now_ms / 1_000, UTC)  # noqa: SLF001
         updater.refresh()
         return updater
 
     def _floor_ms(self) -> int:
-        # a timestamp that a stolen and replaced key signed must not set the time for ever; that
-        # says the newest root that was verified: root.json is the first one again and again
+        # A timestamp signed with a stolen and replaced key must not set the time forever. The
+        # newest verified root decides; root.json itself is reset to the first root each time.
         roots = self._folder.glob("root_history/*.root.json")
         try:
             newest = max(roots, key=lambda path: int(path.name.partition(".")[0]))
@@ -134,14 +134,14 @@ class VerifiedMetadata:
         return signed_ms if isinstance(signed_ms, int) else 0
 
     def _forget_bins(self) -> None:
-        # one key signs all bins: a server may have sent another bin of the same version, which
-        # names other files alone; kept, it would hide this one after the server was mended
+        # One key signs all bins, so a server may have sent another bin of the same version, with
+        # other files. If kept, that bin would hide the right one even after the server is repaired.
         self._last = None
         for path in self._folder.glob(f"{BINS}-*.json"):
             path.unlink()
 
     def _sync(self) -> None:
-        # python-tuf renames without it: after a power cut an older state would be believed
+        # python-tuf does not sync its renames: a power cut could bring an older state back
         files = list(self._folder.rglob("*.json"))
         for path in files:
             flush_file(path)
@@ -159,10 +159,10 @@ class _Fetcher(FetcherInterface):
 
 
 def check_root(root: bytes, what: str = "the root that was given") -> None:
-    """Refuse a root that no metadata could be verified with.
+    """Refuse a root that cannot verify any metadata.
 
     Raises:
-        IntegrityError: It is no root metadata, or not signed by itself.
+        IntegrityError: The bytes are not root metadata, or not signed by themselves.
     """
     problem = ""
     try:
@@ -175,15 +175,15 @@ def check_root(root: bytes, what: str = "the root that was given") -> None:
         problem = one_line(str(error))
     if problem:
         raise IntegrityError(
-            f"{what}: is no root metadata of a repository: {problem}: give "
+            f"{what}: is not root metadata of a repository: {problem}: pass "
             "REPO/public/metadata/1.root.json, which walle repository init made"
         )
 
 
 def trusted_time_ms(clock_ms: int, service_ms: int | None, floor_ms: int) -> int:
-    """Return the time by which expiry is judged, see the top of this file.
+    """Return the time for expiry, see the top of this file.
 
-    ``service_ms`` is None where the service did not say, ``floor_ms`` 0 without a timestamp.
+    ``service_ms`` is None if unknown; ``floor_ms`` is 0 without a timestamp.
     """
     return max(clock_ms, service_ms or 0, floor_ms)
 
@@ -196,7 +196,7 @@ def _find(updater: Updater, names: list[str]) -> dict[str, TargetFile | None]:
         except RepositoryError as error:
             if _NO_BIN not in str(error):
                 raise
-            targets[name] = None  # bins are made when their first target comes
+            targets[name] = None  # a bin exists only after its first target
     return targets
 
 
@@ -206,11 +206,12 @@ def _explained(url: str) -> Iterator[None]:
         with full_disk(url):
             yield
     except DownloadLengthMismatchError as error:
-        raise IntegrityError(f"{url}: sends more than metadata may have: {error}") from error
+        raise IntegrityError(
+            f"{url}: the server sends more than metadata may have: {error}"
+        ) from error
     except (SlowRetrievalError, DownloadHTTPError, DownloadError) as error:
         raise ServiceUnreachableError(f"{url}: {error}: {error.__cause__ or ''}") from error
     except RepositoryError as error:
         raise IntegrityError(
-            f"{url}: is not what was signed, or older than what was seen: {error}; nothing of it "
-            "was used"
+            f"{url}: is not what was signed, or older than what was seen: {error}; it was not used"
         ) from error

@@ -1,7 +1,7 @@
-"""The agents of all devices of one host: each asks now and then, few threads do the asking.
+"""The agents of all devices of one host. Each checks at an interval; a few threads do the checks.
 
-Place in the flow: beside a running host (``app.local.LocalRun``), whose devices it keeps at the
-versions that the release service says.
+It runs beside a host (``app.local.LocalRun``), and keeps its devices at the versions that the
+release service offers.
 """
 
 import logging
@@ -16,7 +16,7 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ServiceBusyError, WalleError
 
 REASONS_MAX: Final = 8
-"""Reasons of one class that are told apart; a server can make up a new one each time."""
+"""Largest number of distinct reasons per class; a server can invent a new one each time."""
 
 _log = logging.getLogger(__name__)
 BACKOFF_MAX_S: Final = 60.0
@@ -24,18 +24,18 @@ BACKOFF_MAX_S: Final = 60.0
 
 
 class Failures:
-    """Why devices fail, logged once for all that fail alike: a service has thousands."""
+    """Failures of devices. Each reason is logged once, since thousands of devices may share it."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without failures."""
         self._of: dict[int, tuple[str, str]] = {}
-        """Of each device that fails now the reason: class and text of the error."""
+        """Class and text of the error, for each device that fails now."""
         self._now: Counter[tuple[str, str]] = Counter()
-        """How many devices fail for each reason."""
+        """Number of devices that fail, by reason."""
         self._lock = threading.Lock()
 
     def add(self, index: int, device: str, error: Exception) -> None:
-        """Take note of a failure; the first one for its reason is logged."""
+        """Record a failure; the first one for its reason is logged."""
         with self._lock:
             reason = self._reason(index, error)
             if reason == self._of.get(index):
@@ -45,17 +45,17 @@ class Failures:
             self._of[index] = reason
             self._now[reason] += 1
         if is_new:
-            # what is none of ours is a mistake of ours: its place is needed
+            # a foreign exception is a bug: log its traceback
             trace = None if isinstance(error, WalleError) else error
             _log.warning(
-                "%s; asked again, and said once for all devices that it happens to",
+                "%s; next attempt later; this is logged once for all devices with this failure",
                 error,
                 extra={"device_id": device},
                 exc_info=trace,
             )
 
     def clear(self, index: int) -> None:
-        """Take note that a device does not fail any more; of the last one it is logged."""
+        """Record that a device no longer fails; the last such device of a reason is logged."""
         if index not in self._of:  # nearly always
             return
         with self._lock:
@@ -77,11 +77,11 @@ class Failures:
         reason = self._of.pop(index, None)
         if reason is not None:
             self._now[reason] -= 1
-            self._now += Counter()  # without those that nobody has
+            self._now += Counter()  # drop reasons without devices
 
 
 class Fleet:
-    """Keeps agents going. Start once, close once."""
+    """Runs the checks of all agents. Start once, close once."""
 
     def __init__(self, agents: Iterable[DeviceAgent], every_s: float, threads: int = 4) -> None:
         """Plan the first checks, evenly spread over one interval."""
@@ -104,12 +104,12 @@ class Fleet:
         ]
 
     def start(self) -> None:
-        """Begin asking; the host must be ready to install."""
+        """Start the checks; the host must be ready to install."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Ask no more; waits for what is being installed."""
+        """Stop the checks; waits for running installations."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -134,7 +134,7 @@ class Fleet:
         return None
 
     def _check(self, index: int) -> float:
-        """Check one device; return the pause until its next check, milliseconds."""
+        """Check one device; return the pause in ms until its next check."""
         agent = self._agents[index]
         try:
             if index not in self._learned:
@@ -144,7 +144,7 @@ class Fleet:
         except ServiceBusyError as error:
             self._count("busy")
             return error.after_s * 1_000
-        except Exception as error:  # noqa: BLE001 - whatever it is, the device asks again
+        except Exception as error:  # noqa: BLE001 - the device must check again after any error
             return self._late(index, error)
         self._failures[index] = 0
         self._why.clear(index)
@@ -152,7 +152,7 @@ class Fleet:
         return self._every_ms if outcome is not Outcome.INSTALLED else min(self._every_ms, 1_000.0)
 
     def _late(self, index: int, error: Exception) -> float:
-        """Take note of a check that failed; return the pause, milliseconds."""
+        """Record a failed check; return the pause in ms."""
         if self._is_closed:
             return self._every_ms
         self._count("checks that failed")

@@ -1,4 +1,4 @@
-"""What a machine knows of itself, for the profile of a device on it."""
+"""Facts about a machine, for the profile of a device on it."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ _HIGH: Final = (7_000, 8)
 
 
 def this_machine(device: str) -> DeviceProfile:
-    """Return a profile of this machine; what it does not know is left empty."""
+    """Return a profile of this machine; unknown values stay empty."""
     memory_mb = _memory_mb()
     return with_interpreter(
         DeviceProfile(
@@ -28,14 +28,14 @@ def this_machine(device: str) -> DeviceProfile:
 
 
 def with_interpreter(profile: DeviceProfile) -> DeviceProfile:
-    """Return a profile that names the Python of this process, if it names none."""
+    """Return the profile, with this process's Python if it names none."""
     if profile.interpreter:
         return profile
     return msgspec.structs.replace(profile, interpreter=sys.implementation.cache_tag or "")
 
 
 def performance_class(memory_mb: int, cpu_count: int) -> Literal["", "low", "middle", "high"]:
-    """Return the class of a machine; 0 is a number that is not known.
+    """Return the class of a machine, empty if a number is unknown (0).
 
     Returns:
         ``low`` below 3,000 MB or 4 CPUs, ``high`` from 7,000 MB and 8 CPUs on.
@@ -51,4 +51,4 @@ def _memory_mb() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     except (AttributeError, OSError, ValueError):
-        return 0  # not every system tells
+        return 0  # some systems do not report it

@@ -1,4 +1,4 @@
-"""Verified files as a device's agent takes them: pulled, read once more, recorded."""
+"""Verified files for a device's agent: pulled, read once more, recorded."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,8 +21,8 @@ class PulledFiles:
     def __init__(self, files: VerifiedFiles, secrets: Mapping[str, str] | None = None) -> None:
         """Share a folder of files.
 
-        ``secrets`` are by device, of its enrolment; without one it gets no version that has
-        exclusive files for it.
+        ``secrets`` has the enrolment secret of each device. A device without one gets no version
+        that has exclusive files for it.
         """
         self._files = files
         self._secrets = secrets or {}
@@ -32,7 +32,7 @@ class PulledFiles:
     def pull(
         self, device: DeviceProfile, task: PushedTask, metadata_url: str, service_ms: int | None
     ) -> Mapping[str, bytes]:
-        """Return a version's verified files by resource, the package under an empty name."""
+        """Return a version's verified files by resource, with the package under an empty name."""
         secret = self._secrets.get(device.device, "")
         identity = DeviceIdentity(device.device, device.user, secret)
         with _explained(self._files.folder):
@@ -43,7 +43,7 @@ class PulledFiles:
         return contents
 
     def record(self, device: str, task: PushedTask) -> None:
-        """Keep a version's files, and those of the one before; others go in time."""
+        """Record a version, and keep its and the previous one's files; others are removed later."""
         with _explained(self._files.folder), self._lock:
             self._files.installed(device).install(task)
             if monotonic_ms() >= self._collected_ms + KEPT_MS:
@@ -51,13 +51,13 @@ class PulledFiles:
                 self._collected_ms = monotonic_ms()
 
     def clear(self) -> None:
-        """Remove files that no device's record names; other pulls under way begin again."""
+        """Remove files that no device's record names; running pulls start again."""
         with suppress(IntegrityError, OSError, StoreError), self._lock:
             self._files.collect(0)
 
 
 def _check_package(task: PushedTask, package: bytes) -> None:
-    # whoever signs says which version it is; what devices report is what the package says
+    # the signature names a version, but reports carry the package's own name: both must agree
     packaged_task = read_package(package).manifest.task
     if (packaged_task.name, packaged_task.version) != (task.task.rpartition("/")[2], task.version):
         raise IntegrityError(
@@ -73,8 +73,8 @@ def _explained(folder: Path) -> Iterator[None]:
         with full_disk(folder):
             yield
     except ServiceUnreachableError:
-        raise  # which is an OSError, too
+        raise  # this error is an OSError, too
     except OSError as error:
         raise StoreError(
-            f"{folder}: cannot be used: {error.strerror or error}: what is installed stays"
+            f"{folder}: cannot be used: {error.strerror or error}: installed versions stay"
         ) from error

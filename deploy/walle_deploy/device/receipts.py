@@ -1,7 +1,7 @@
 """The receipts of a host's devices: in memory, and in a small file for each device.
 
-A device carries receipts, it cannot check them. They are a cache: where a file is gone, or
-cannot be read, the device is given new ones with its next check.
+A device carries receipts but cannot check them. The files are a cache: if a file is missing or
+cannot be read, the device gets new receipts with its next check.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from walle_stream.errors import ReceiptError
 from walle_stream.ports import Proof
 
 _VERSIONS_MAX: Final = 4
-"""Of a task: that runs, that is about to, and such as were refused."""
+"""Versions of a task with receipts: the running one, the next one, and refused ones."""
 _RECEIPTS_MAX: Final = 512
 _NOTHING: Final = Proof()
 _log = logging.getLogger(__name__)
@@ -40,22 +40,22 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class ReceiptBook:
-    """Holds them. Any thread; each device's are kept by one thread at a time."""
+    """The receipts of devices. Any thread; one thread at a time writes those of a device."""
 
     def __init__(self, folder: Path, devices: Collection[str]) -> None:
-        """Read nothing yet; other devices than these have nothing to show."""
+        """Start without reading; devices that are not listed here have no receipts."""
         self._folder = folder
         self._devices = frozenset(devices)
         self._held: dict[str, _OfDevice] = {}
         self._lock = Lock()
 
     def __call__(self, device: str, task: str, version: str) -> Proof:
-        """Return what a device has to show for a version; a ``ProofOf``."""
+        """Return a device's proof for a version; a ``ProofOf``."""
         kept = self._of(device).get((task, version))
         return _NOTHING if kept is None else kept.proof
 
     def held(self, device: str, versions: Mapping[str, str]) -> HeldReceipts:
-        """Return what a device says of its receipts."""
+        """Return a summary of a device's receipts, for its profile."""
         receipts, since, others = self._of(device), 0, dict[str, HeldReceipt]()
         keys = set[str]()
         for task, version in versions.items():
@@ -71,13 +71,13 @@ class ReceiptBook:
         return HeldReceipts(since, others, sorted(keys))
 
     def keep(self, device: str, tokens: Collection[str]) -> None:
-        """Keep receipts in place of those for the same versions; blocks.
+        """Replace the receipts of the same versions; blocks.
 
-        Where the disk fails, they are in memory alone.
+        If the disk fails, the receipts are in memory alone.
         """
         receipts = dict(self._of(device))
         if not sum(_put(receipts, token) for token in tokens):
-            return  # a version that is refused comes again and again, with the same receipt
+            return  # a refused version comes again and again, with the same receipt
         self._held[device] = receipts
         path = self._path(device)
         part = path.with_suffix(".part")
@@ -88,7 +88,7 @@ class ReceiptBook:
             part.replace(path)
         except OSError as error:
             where = {"device_id": device}
-            _log.warning("%s: receipts are not kept: %s", path, error.strerror, extra=where)
+            _log.warning("%s: receipts cannot be written: %s", path, error.strerror, extra=where)
 
     def _of(self, device: str) -> _OfDevice:
         known = self._held.get(device)
@@ -106,18 +106,22 @@ class ReceiptBook:
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError, ReceiptError) as error:
-            # a power cut may leave half of it
-            _log.info("%s: new receipts are asked for: %s", self._path(device), error)
+            # a power cut may leave half a file
+            _log.info(
+                "%s: cannot be read, new receipts come with the next check: %s",
+                self._path(device),
+                error,
+            )
             return {}
         return receipts
 
     def _path(self, device: str) -> Path:
-        # an id may hold what no file name may
+        # an id may contain characters that file names must not
         return self._folder / f"{hashlib.sha256(device.encode()).hexdigest()[:32]}.json"
 
 
 def _put(receipts: dict[tuple[str, str], _Kept], token: str) -> bool:
-    """Put a receipt in place of the one for its version; returns whether it says anything new."""
+    """Replace the receipt of the same version; return whether the new one differs."""
     signed, receipt = peek(token)
     proof = Proof(token, receipt.release, receipt.group)
     kept = _Kept(proof, receipt.issued_ms // HOUR_MS, signed)

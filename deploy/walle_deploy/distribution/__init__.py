@@ -1,1 +1,1 @@
-"""What serves a repository's files: cache rules, signed addresses, a development server."""
+"""Serving a repository's files: cache rules, signed addresses, a development server."""

@@ -1,8 +1,8 @@
 """A file server for development, and the check of exclusive addresses for nginx.
 
-It answers as ``deploy/nginx/walle.conf.template`` does: names of a strict form alone, ranges, no
-listing, nothing that begins with a dot; what is named by its version or its content is cached
-for ever, ``timestamp.json`` is asked for again each time, exclusive files are kept nowhere.
+It answers like ``deploy/nginx/walle.conf.template``: only names of a strict form, ranges, no
+listings, nothing that begins with a dot. Names with a version or hash are cached forever,
+``timestamp.json`` is revalidated each time, and exclusive files are never cached.
 """
 
 import logging
@@ -19,7 +19,7 @@ from walle_deploy.distribution.signed_urls import PROOF_HEADER, UrlSigner
 from walle_stream.errors import IntegrityError
 
 FOR_EVER: Final = "public, max-age=31536000, immutable"
-"""Of files whose name changes with their content."""
+"""Cache rule for files whose name changes with their content."""
 
 _HASH: Final = r"[0-9a-f]{2}/[0-9a-f]{64}"
 _PUBLIC: Final = re.compile(
@@ -34,7 +34,7 @@ def build_app(
 ) -> Starlette:
     """Make the ASGI application over a repository's folders.
 
-    Without ``private`` or a ``signer`` no exclusive file is given out.
+    Without ``private`` or a ``signer`` it serves no exclusive file.
     """
 
     async def get_public(request: Request) -> Response:
@@ -55,7 +55,7 @@ def build_app(
         return _file(private / name, "application/octet-stream", "private, no-store")
 
     async def authorize(request: Request) -> Response:
-        # nginx's auth_request asks here; its X-Original-URI is set by nginx, not by the device
+        # for nginx's auth_request; nginx sets X-Original-URI, the device cannot
         may = _may(signer, request, request.headers.get("x-original-uri", ""))
         return Response(status_code=204) if may else _refused()
 
@@ -80,7 +80,7 @@ def _may(signer: UrlSigner | None, request: Request, url: str) -> bool:
 
 
 def _name(request: Request) -> str:
-    # a route's parameter would have lost a line feed at its end
+    # a route's parameter would lose a line feed at its end
     path: str = request.scope["path"]
     return path.removeprefix("/")
 
@@ -93,7 +93,7 @@ def _file(path: Path, media: str, cached: str) -> Response:
 
 
 def _not_found() -> Response:
-    # a device asks for the next root long before it is there
+    # not cached, because devices ask for the next root long before it exists
     return PlainTextResponse("not found\n", 404, {"Cache-Control": "no-store"})
 
 

@@ -1,1 +1,1 @@
-"""Who asks: tokens, certificates behind a proxy, addresses, and how much each may ask."""
+"""Identity of callers: tokens, certificates behind a proxy, addresses, and rate limits."""

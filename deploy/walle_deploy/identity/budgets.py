@@ -1,4 +1,4 @@
-"""How often devices and addresses may ask: parts of a YAML, and budgets that fill again."""
+"""Rate limits of devices and addresses: parts of a YAML, and token buckets."""
 
 from collections import OrderedDict
 from typing import Annotated
@@ -12,7 +12,7 @@ _Rate = Annotated[StrictFloat | StrictInt, Field(ge=0, le=1e9)]
 
 
 class DeviceBudget(Strict):
-    """What one proven device may send, a second."""
+    """Limits per second for one proven device."""
 
     checks: _Rate = Field(default=10, description="Checks.")
     frames: _Rate = Field(default=5, description="Frames of reports.")
@@ -20,7 +20,7 @@ class DeviceBudget(Strict):
 
 
 class AddressBudget(Strict):
-    """What one address may send, a second: a NAT, a relay or a proxy has many devices behind it."""
+    """Limits per second for one address; a NAT, relay or proxy stands for many devices."""
 
     checks: _Rate = Field(default=20_000, description="Checks.")
     frames: _Rate = Field(default=20_000, description="Frames of reports.")
@@ -28,38 +28,43 @@ class AddressBudget(Strict):
 
 
 class BudgetsSpec(Strict):
-    """What each may send to a worker; 0 is without a bound, more is answered with 429."""
+    """Limits for one worker; 0 is no limit. Requests beyond a limit are answered with 429."""
 
     device: DeviceBudget = Field(default_factory=DeviceBudget, description="A proven device.")
     address: AddressBudget = Field(
-        default_factory=AddressBudget, description="An address; of IPv6 the network of 64 bits."
+        default_factory=AddressBudget, description="An address; for IPv6 its network of 64 bits."
     )
     burst_ms: DurationMs = Field(
-        default=10_000, alias="burst", ge=1_000, le=3_600_000, description="What may come at once."
+        default=10_000,
+        alias="burst",
+        ge=1_000,
+        le=3_600_000,
+        description="Largest burst, as time at the full rate.",
     )
     remembered: StrictInt = Field(
         default=100_000,
         ge=1,
         le=10_000_000,
-        description="Of devices, and of addresses, those that sent something last.",
+        description="Most remembered devices, and addresses, by last use.",
     )
 
 
 class Budget:
-    """Buckets of one kind, by name; in memory for those that took something last. One thread.
+    """Token buckets of one kind, by name, in memory for the last users. One thread.
 
-    A token bucket is one number (the generic cell rate algorithm, ITU-T I.371): the moment at which
-    it is full again. What was taken may be known afterwards alone (the frames of a batch), so
-    a bucket goes below empty once, and whoever emptied it waits until it is filled.
+    A bucket is one number, the moment when it is full again (the generic cell rate algorithm,
+    ITU-T I.371). Some amounts are known only afterwards, such as the frames of a batch. So a bucket
+    may fall below empty once, and its user waits until it is filled again.
     """
 
     def __init__(self, per_s: float, burst_s: float, remembered: int) -> None:
-        """Begin with full buckets.
+        """Start with full buckets.
 
         Args:
-            per_s: What flows into each a second; 0: there is no bound.
-            burst_s: Seconds in which an empty one is full.
-            remembered: Most buckets. The one unused for longest goes; mostly it is full again.
+            per_s: Inflow of each bucket per second; 0 is no limit.
+            burst_s: Seconds in which an empty bucket fills.
+            remembered: Largest number of buckets. The one unused for longest is dropped; mostly
+                it is full again.
         """
         self._cost_s = 1 / per_s if per_s else 0.0
         self._burst_s = burst_s
@@ -67,14 +72,14 @@ class Budget:
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many are in memory."""
+        """Return the number of buckets in memory."""
         return len(self._full_at)
 
     def try_spend(self, name: str, amount: float, now_s: float) -> float:
-        """Take an amount ≥ 0 from a bucket, if anything is in it; ``now_s`` never goes back.
+        """Take an amount ≥ 0 from a bucket unless it is empty; ``now_s`` never decreases.
 
         Returns:
-            0 where it was taken; else how long it is until something is in it, seconds.
+            0 if the amount was taken, else the seconds until the bucket is no longer empty.
         """
         wait_s = self._full_at.get(name, 0.0) - self._burst_s - now_s
         if wait_s > 0:
@@ -83,7 +88,7 @@ class Budget:
         return 0.0
 
     def spend(self, name: str, amount: float, now_s: float) -> None:
-        """Take from a bucket, whatever is in it."""
+        """Take an amount from a bucket even if it is empty."""
         if not self._cost_s:
             return
         full = self._full_at

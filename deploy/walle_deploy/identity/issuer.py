@@ -1,4 +1,4 @@
-"""The public keys of an issuer that has them at an address, such as one of OpenID Connect."""
+"""The public keys of an issuer at an address, such as one of OpenID Connect."""
 
 import logging
 from threading import Lock
@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class IssuerKeys:
-    """What the address had last. Any thread."""
+    """The last keys from the address. Any thread."""
 
     def __init__(self, url: str) -> None:
-        """Ask nothing yet: the issuer may be away while the service starts."""
+        """Start without a request: the issuer may be unreachable while the service starts."""
         self.known: Keys | None = None
         self._url = url
         self._lock = Lock()
@@ -30,9 +30,9 @@ class IssuerKeys:
         limit_headers(self._pool, _TIMEOUT_S)
 
     def refresh(self) -> bool:
-        """Ask again where the last answer is a minute old; blocks.
+        """Fetch the keys again if the last answer is a minute old; blocks.
 
-        Whether there are other keys is returned; what cannot be had leaves those before.
+        Returns whether the keys changed. After a failure the previous keys stay.
         """
         with self._lock:
             if monotonic_ms() < self._next_ms:
@@ -41,7 +41,9 @@ class IssuerKeys:
             try:
                 self.known = parse_keys(self._fetch(), self._url)
             except (urllib3.exceptions.HTTPError, SpecFileError) as error:
-                _log.warning("keys of operators' tokens: %s: %s", self._url, words_of(error))
+                _log.warning(
+                    "keys of operators' tokens cannot be read: %s: %s", self._url, words_of(error)
+                )
                 return False
             self._next_ms = monotonic_ms() + _FRESH_MS
             return True

@@ -1,4 +1,4 @@
-"""Who has proven to be whom, and the seam of whoever wants to know that."""
+"""Proven identities, and the port of authenticators."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
@@ -11,62 +11,64 @@ if TYPE_CHECKING:
 
 
 type Role = Literal["device", "relay", "anybody"]
-"""A relay brings the reports of other devices; anybody was not asked."""
+"""A relay brings the reports of other devices; "anybody" has no proven identity."""
 
 _NAME_MAX: Final = 256
 
 
 class Proven(NamedTuple):
-    """Who asks, as far as it was proven."""
+    """The proven identity of a caller."""
 
     role: Role
     name: str
-    """Id of the device, or name of the relay; empty for anybody."""
+    """Id of the device or name of the relay; empty for "anybody"."""
     token: str = ""
-    """Id of the token that says so; empty where it has none."""
+    """Id of the token, if there is one."""
 
 
 ANYBODY: Final = Proven("anybody", "")
 
 
 def proven_as(role: Role, name: str, token: str = "") -> Proven:
-    """Return who asks.
+    """Return a proven identity.
 
     Raises:
-        IdentityError: Nobody can have that name.
+        IdentityError: The name is not possible.
     """
     if role == "device":
         problem = device_problem(name)
     else:
         is_name = name.isprintable() and 0 < len(name) <= _NAME_MAX
-        problem = None if is_name else "is no name"
+        problem = None if is_name else "is not a valid name"
     if "\n" in name or "\r" in name or not token.isprintable():
-        problem = problem or "no line of a file can name it, or its jti, to revoke it"
+        problem = (
+            problem or "it, or its jti, has characters that a file of revoked names cannot hold"
+        )
     if problem is not None:
         raise IdentityError(f"the proof of a {role} named {name[:_NAME_MAX]!r}: {problem}")
     return Proven(role, name, token)
 
 
 class DeviceAuthenticator(Protocol):
-    """Finds out who asks. One event loop; only ``watched`` is used by other threads."""
+    """Finds the identity of callers. One event loop; other threads use only ``watched``."""
 
     @property
     def headers(self) -> frozenset[bytes]:
-        """Those of a request that it looks at, in lower case."""
+        """Request headers that ``prove`` reads, in lower case."""
 
     @property
     def watched(self) -> "Sequence[WatchedFile[Any]]":
-        """Files that it goes by; the service reads them again when they change."""
+        """Files with keys or secrets; the service reads them again after a change."""
 
     def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> Proven:
-        """Return who asks; must not block, as it is called before each check.
+        """Return the caller's identity. Must not block, because it runs before each check.
 
         Args:
-            headers: What the request has of ``headers``; of one that stands there twice both
-                values, with a comma between them. Nothing of it is trusted.
-            peer: Address of who connected; empty where it has none.
+            headers: The request's values of ``headers``. A repeated header has its values with
+                commas between them. Nothing here is trusted.
+            peer: Address of the connection; empty if it has none.
             now_s: Epoch seconds.
 
         Raises:
-            IdentityError: Nobody is proven; the answer is 401.
+            IdentityError: The caller has no proven identity; the answer is 401.
         """

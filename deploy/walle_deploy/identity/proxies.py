@@ -1,7 +1,7 @@
-"""Proxies in front of the service: whose address a request is from, whose certificate it has.
+"""Proxies in front of the service: the client address and certificate of a request.
 
-A header is believed from a proxy alone. The proxy must set it on every request, or remove it,
-whatever the client sent.
+A header is trusted only from a proxy. The proxy must set or remove it on every request, whatever
+the client sent.
 """
 
 import hmac
@@ -20,7 +20,7 @@ from walle_deploy.policy.files import WatchedFile, read_secrets
 from walle_stream.errors import IdentityError, SpecFileError
 
 FORWARDED: Final = b"x-forwarded-for"
-"""Header in which each proxy adds the address that it was asked from."""
+"""Header to which each proxy appends the address of its client."""
 
 _OPENSSL: Final = {
     "GN": NameOID.GIVEN_NAME,
@@ -29,7 +29,7 @@ _OPENSSL: Final = {
     "serialNumber": NameOID.SERIAL_NUMBER,
     "title": NameOID.TITLE,
 }
-"""What OpenSSL, and so nginx, calls what RFC 4514 has no name for."""
+"""OpenSSL's and nginx's names for attributes without a name in RFC 4514."""
 
 _CACHED: Final = 10_000
 _SECRET_MIN: Final = 16
@@ -37,27 +37,27 @@ _VALUE_MAX: Final = 4_096
 
 
 class Proxies:
-    """Which addresses are proxies, and whom they ask for."""
+    """The addresses of proxies, and the clients behind them."""
 
     def __init__(self, networks: Sequence[str]) -> None:
-        """Take the networks."""
+        """Take the networks of all proxies."""
         self._networks = tuple(map(ip_network, networks))
         self.is_told = bool(networks)
         self.has = lru_cache(_CACHED)(self._has)
 
     def client(self, peer: str, forwarded: bytes) -> str:
-        """Return the address that a request is from.
+        """Return the client address of a request.
 
         Returns:
-            The last address that no proxy has; the peer's, where that is no proxy, or where what
-            proxies say is no address.
+            The last address that is no proxy's. It is the peer's if the peer is no proxy, or if
+            the header has no valid address.
         """
         if not forwarded or not self.has(peer):
             return peer
         for hop in reversed(forwarded.decode("latin-1").rsplit(",", 32)):
             address = _address(hop.strip())
             if not address:
-                break  # what stands before it may be from anybody
+                break  # earlier entries may come from any client
             peer = address
             if not self.has(peer):
                 break
@@ -73,9 +73,9 @@ class Proxies:
 
 @lru_cache(_CACHED)
 def neighbours(address: str) -> str:
-    """Return what has one budget: an address, or the network of 64 bits of an IPv6 one.
+    """Return the key of a budget: an address, or the network of 64 bits of an IPv6 address.
 
-    What is no address is itself.
+    Text that is not an address is returned unchanged.
     """
     try:
         ip = _plain(address)
@@ -92,7 +92,7 @@ def _plain(address: str) -> object:
 
 
 def _address(text: str) -> str:
-    # some write ports behind: 192.0.2.1:80, [2001:db8::1]:80
+    # some proxies append ports: 192.0.2.1:80, [2001:db8::1]:80
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
@@ -104,7 +104,7 @@ def _address(text: str) -> str:
 
 
 class ProxyAuthenticator:
-    """Believes what proxies say of certificates that they verified. One event loop."""
+    """Trusts what proxies tell about certificates that they verified. One event loop."""
 
     def __init__(self, spec: ProxySpec, proxies: Proxies) -> None:
         """Read the secret; blocks.
@@ -125,11 +125,12 @@ class ProxyAuthenticator:
         """See ``DeviceAuthenticator``.
 
         Raises:
-            IdentityError: No proxy speaks, or it names nobody.
+            IdentityError: The peer is no proxy, or the proxy names no device or relay.
         """
         if not self._is_proxy(headers, peer):
             raise IdentityError(
-                f"{peer or 'a local client'} is no proxy: who asks is believed from one alone"
+                f"{peer or 'a local client'} is not a proxy: only a proxy may tell a caller's "
+                "identity"
             )
         value = headers.get(self._header, b"")
         if not value:
@@ -149,15 +150,19 @@ class ProxyAuthenticator:
         try:
             text = value.decode()
             if len(value) > _VALUE_MAX:
-                raise IdentityError(f"{self._spec.header}: {len(value)} bytes are no name")
+                raise IdentityError(
+                    f"{self._spec.header}: {len(value)} bytes are too long for a name"
+                )
             name = _common_name(text) if self._spec.form == "subject" else text
         except ValueError as error:
-            raise IdentityError(f"{self._spec.header}: is no {self._spec.form}: {error}") from error
+            raise IdentityError(
+                f"{self._spec.header}: is not a valid {self._spec.form}: {error}"
+            ) from error
         if name in self._spec.relays:
             return proven_as("relay", name)
         if not name.startswith(self._spec.prefix):
             raise IdentityError(
-                f"{self._spec.header}: {name[:256]!r} is no relay, and no device "
+                f"{self._spec.header}: {name[:256]!r} is neither a relay nor a device "
                 f"({self._spec.prefix}ID)"
             )
         return proven_as("device", name.removeprefix(self._spec.prefix))
@@ -174,6 +179,7 @@ def _read_secrets(path: Path) -> frozenset[bytes]:
     secrets = read_secrets(path)
     if not secrets or min(map(len, secrets)) < _SECRET_MIN:
         raise SpecFileError(
-            f"{path}: expected a secret of at least {_SECRET_MIN} characters a line", str(path)
+            f"{path}: expected a secret of at least {_SECRET_MIN} characters in each line",
+            str(path),
         )
     return frozenset(secret.encode() for secret in secrets)

@@ -1,4 +1,4 @@
-"""How devices and relays prove who they are, and how much each may ask: parts of a YAML."""
+"""Settings of authentication for devices and relays: parts of a YAML."""
 
 from ipaddress import ip_network
 from typing import Annotated, Final, Literal, Self
@@ -21,35 +21,35 @@ _Header = Annotated[
 
 
 def _network(text: str) -> str:
-    ip_network(text)  # raises where it is none
+    ip_network(text)  # raises ValueError for other text
     return text
 
 
 Network = Annotated[str, StringConstraints(strict=True, max_length=64), AfterValidator(_network)]
-"""Such as ``10.0.0.0/8`` or ``::1``."""
+"""A network such as ``10.0.0.0/8``, or an address such as ``::1``."""
 
 
 class OpenSpec(Strict):
-    """Nobody is asked who he is: for development."""
+    """No authentication, for development."""
 
-    mode: Literal["open"] = Field(default="open", description="Nobody is asked.")
+    mode: Literal["open"] = Field(default="open", description="Without authentication.")
 
 
 class IssuerSpec(Strict):
-    """Who signs tokens, and which are believed."""
+    """The issuer of tokens, and limits for accepted tokens."""
 
     issuer: _Text = Field(description="Claim iss of its tokens.")
     revoked: PathField | None = Field(
-        default=None, description="Names, and ids of tokens (jti), one a line."
+        default=None, description="File of revoked names and token ids (jti), one in each line."
     )
     header: _Header = Field(
-        default="authorization", description="Where the token is, if not in walle-token."
+        default="authorization", description="Header with the token, besides walle-token."
     )
     skew_ms: DurationMs = Field(
         default=60_000,
         alias="skew",
         le=600_000,
-        description="How far the clocks of issuer and service may be apart.",
+        description="Largest difference between the clocks of issuer and service.",
     )
 
 
@@ -63,44 +63,46 @@ class TokensSpec(IssuerSpec):
     audience: _Text = Field(default=DEVICES, description="Claim aud of devices' tokens.")
     relay_audience: _Text = Field(default=RELAYS, description="Claim aud of relays' tokens.")
     cached: StrictInt = Field(
-        default=100_000, ge=0, le=10_000_000, description="Tokens that are not verified again."
+        default=100_000, ge=0, le=10_000_000, description="Most verified tokens in memory."
     )
 
     @model_validator(mode="after")
     def _tells_relays_apart(self) -> Self:
         if self.audience == self.relay_audience:
             raise ValueError(
-                "relayAudience: is that of devices, too, so any device could report of all"
+                "relayAudience: equals the audience of devices, so any device could report for all"
             )
         return self
 
 
 class ProxySpec(Strict):
-    """Certificates of clients, verified by a proxy in front, which says whose they are."""
+    """Client certificates, verified by a proxy in front, which passes on their names."""
 
     mode: Literal["proxy"] = Field(description="By certificates that a proxy verifies.")
-    header: _Header = Field(description="Where the proxy writes whose certificate it is.")
+    header: _Header = Field(
+        description="Header in which the proxy passes on the certificate's name."
+    )
     form: Literal["subject", "name"] = Field(
         default="subject",
-        description="subject: a distinguished name (RFC 4514), of which the CN counts; name: a "
-        "name alone, such as one of subjectAltName.",
+        description="subject: a distinguished name (RFC 4514), whose CN counts; name: a plain "
+        "name, such as one of subjectAltName.",
     )
     prefix: str = Field(
-        default="", max_length=256, description="Stands before a device's id in the name."
+        default="", max_length=256, description="Prefix of a device's id in the name."
     )
     relays: tuple[_Text, ...] = Field(
-        default=(), max_length=1_000, description="Names of relays, whole."
+        default=(), max_length=1_000, description="Full names of relays."
     )
     secret_header: _Header = Field(
-        default="walle-proxy-secret", description="Where the proxy writes its secret."
+        default="walle-proxy-secret", description="Header in which the proxy passes its secret."
     )
     secret: PathField | None = Field(
         default=None,
-        description="File of the secret that the proxy shares, at least 16 characters, one a "
-        "line; without one spec.proxies has to say who is a proxy.",
+        description="File of secrets shared with the proxy, at least 16 characters each, one in "
+        "each line; without it, spec.proxies must name the proxies.",
     )
     revoked: PathField | None = Field(
-        default=None, description="Ids of devices and relays, one a line."
+        default=None, description="File of revoked ids of devices and relays, one in each line."
     )
 
 

@@ -1,6 +1,6 @@
-"""A key that signs tokens: for simulated fleets, and for set-ups of one person.
+"""A key that signs tokens, for simulated fleets and one-person set-ups.
 
-Elsewhere an identity provider has it, and the service its public half alone.
+Elsewhere an identity provider has the key, and the service only its public half.
 """
 
 import json
@@ -24,14 +24,14 @@ from walle_stream.store.files import put_file
 VALID_S: Final = 3_600
 
 type Signed = Literal["device", "relay", "viewer", "author", "approver"]
-"""What tokens are for: devices, relays, and operators by their roles."""
+"""Kinds of tokens: for devices, relays, and operators by role."""
 
 _OTHERS: Final = 0o077
 _AUDIENCES: Final = {"device": DEVICES, "relay": RELAYS}
 
 
 class SigningKey(msgspec.Struct, frozen=True):
-    """A private key of Ed25519, as a JSON Web Key, and whose it is."""
+    """A private Ed25519 key as a JSON Web Key, and its issuer."""
 
     issuer: str
     """Claim ``iss`` of its tokens."""
@@ -39,7 +39,7 @@ class SigningKey(msgspec.Struct, frozen=True):
 
     @classmethod
     def create(cls, issuer: str) -> Self:
-        """Make a new one."""
+        """Make a new key."""
         jwk = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
         # its thumbprint (RFC 7638)
         named = {name: jwk[name] for name in ("crv", "kty", "x")}
@@ -49,10 +49,10 @@ class SigningKey(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read one that was written.
+        """Read a key that ``write`` stored.
 
         Raises:
-            SpecFileError: There is none, it is none, or others may read it.
+            SpecFileError: The file is missing or malformed, or other users may read it.
         """
         try:
             if path.stat().st_mode & _OTHERS:
@@ -61,25 +61,25 @@ class SigningKey(msgspec.Struct, frozen=True):
             jwt.PyJWK(signing_key.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
         except (OSError, msgspec.MsgspecError, jwt.PyJWTError, UnicodeError) as error:
             raise SpecFileError(
-                f"{path}: is no key of 'walle token key': {error}", str(path)
+                f"{path}: is not a key of 'walle token key': {error}", str(path)
             ) from None
         return signing_key
 
     def write(self, private: Path, public: Path) -> None:
-        """Write it for its owner alone, and add its public half to a set of keys; blocks.
+        """Write the key for its owner alone, and add its public half to a set of keys; blocks.
 
-        The keys that are there stay, so that their tokens are good.
+        Present keys stay in the set, so their tokens stay valid.
 
         Raises:
-            SpecFileError: What is there is no set of keys.
-            OSError: It cannot be written.
+            SpecFileError: The public file is not a set of keys.
+            OSError: A file cannot be written.
         """
         keys: list[dict[str, Any]] = []
         if public.exists():
             read_keys(public)
             keys = msgspec.json.decode(public.read_bytes(), type=KeySet).keys
         half = {name: value for name, value in self.key.items() if name != "d"}
-        # the public half first: no token comes before who verifies it can know its key
+        # write the public half first: a verifier must know it before the first token
         put_file(public, msgspec.json.format(msgspec.json.encode(KeySet([half, *keys]))) + b"\n")
         put_file(private, msgspec.json.format(msgspec.json.encode(self)) + b"\n", mode=0o600)
 
@@ -92,7 +92,7 @@ class SigningKey(msgspec.Struct, frozen=True):
         return self.seal(audience or _AUDIENCES.get(role, OPERATORS), claims)
 
     def seal(self, audience: str, claims: Mapping[str, object]) -> str:
-        """Return a token of any claims."""
+        """Return a token with any claims."""
         claims = {"iss": self.issuer, "aud": audience, **claims}
         key = jwt.PyJWK(self.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
         return jwt.encode(
@@ -101,10 +101,10 @@ class SigningKey(msgspec.Struct, frozen=True):
 
 
 class SelfSigned:
-    """Tokens of the devices of a host that has the key itself. Any thread."""
+    """Tokens for the devices of a host that has the key itself. Any thread."""
 
     def __init__(self, key: SigningKey) -> None:
-        """Sign nothing yet."""
+        """Start without tokens."""
         self._key = key
         self._tokens: dict[tuple[str, str], tuple[str, int]] = {}
 
@@ -119,7 +119,7 @@ class SelfSigned:
     def _token(self, role: Literal["device", "relay"], name: str) -> str:
         now_s = wall_ms() // 1_000
         token, until_s = self._tokens.get((role, name), ("", 0))
-        if not now_s < until_s <= now_s + VALID_S:  # nor from before the clock was set back
+        if not now_s < until_s <= now_s + VALID_S:  # also after the clock was set back
             token, until_s = self._key.sign(role, name), now_s + VALID_S // 2
             self._tokens[role, name] = token, until_s
         return token

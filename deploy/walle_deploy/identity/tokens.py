@@ -1,7 +1,7 @@
-"""Signed tokens (JWT, RFC 7519; checked as RFC 8725 asks for): whose they are, until when.
+"""Signed tokens (JWT, RFC 7519; checked as RFC 8725 asks): their owners and validity.
 
-A token that was verified is believed again without its signature, as long as the keys are the
-same: a look at a table in place of 0.3 ms. What was refused is looked at anew each time.
+A verified token is accepted again without a check of its signature while the keys are the same: a
+table look-up instead of 0.3 ms. A refused token is checked again each time.
 """
 
 from collections import OrderedDict
@@ -33,14 +33,14 @@ class _Believed[T](NamedTuple):
 
 
 class _Known[T](NamedTuple):
-    """Keys, and what was verified with them: both go together."""
+    """Keys, and the tokens verified with them: both are replaced together."""
 
     keys: Keys
     tokens: OrderedDict[bytes, _Believed[T]]
 
 
 class Tokens[T]:
-    """Believes tokens of one issuer. One thread at a time, where it keeps some."""
+    """Verifies tokens of one issuer. One thread at a time if it caches tokens."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Tokens[T]:
         read: Callable[[Mapping[str, Any]], T],
         cached: int = 0,
     ) -> None:
-        """Believe nobody yet; ``read`` says of a token's claims whose it is, or raises.
+        """Start without tokens. ``read`` returns the owner from a token's claims, or raises.
 
-        ``cached`` tokens are not verified again.
+        Up to ``cached`` tokens are not verified again.
         """
         self._spec = spec
         self._keys = keys
@@ -67,7 +67,7 @@ class Tokens[T]:
         """See ``DeviceAuthenticator``.
 
         Raises:
-            IdentityError: There is no token, or it is not to be believed.
+            IdentityError: There is no token, or it is not valid.
         """
         token = self._token(headers)
         known = self._known
@@ -93,13 +93,15 @@ class Tokens[T]:
             return tokens.pop()
         names = ", ".join(sorted({self._spec.header, TOKEN_HEADER}))
         if tokens:
-            # neither is to win: whoever looks at one of them alone must not be deceived
-            raise IdentityError(f"the headers {names} have tokens that differ: expected one")
+            # refuse both: another reader may look at one header alone, and must not be deceived
+            raise IdentityError(f"the headers {names} have different tokens: expected one")
         raise IdentityError(f"no token: expected one in a header of {names}")
 
     def _verified(self, token: bytes, keys: Keys, now_s: float) -> _Believed[T]:
         if len(token) > TOKEN_MAX_BYTES:
-            raise IdentityError(f"a token of {len(token)} bytes: at most {TOKEN_MAX_BYTES}")
+            raise IdentityError(
+                f"a token has {len(token)} bytes: at most {TOKEN_MAX_BYTES} are allowed"
+            )
         try:
             claims = read_claims(
                 token.decode("ascii"), keys, self._audiences, self._spec.issuer, ("exp", "sub")
@@ -125,7 +127,7 @@ class Tokens[T]:
 
 
 class TokenAuthenticator(Tokens[Proven]):
-    """Believes devices and relays. One event loop; ``watched`` is read again by a thread."""
+    """Authenticates devices and relays. One event loop; a thread reads ``watched`` again."""
 
     def __init__(self, spec: TokensSpec) -> None:
         """Read the keys; blocks.
@@ -142,31 +144,31 @@ class TokenAuthenticator(Tokens[Proven]):
         audiences = [claims["aud"]] if isinstance(claims["aud"], str) else claims["aud"]
         roles = {self._roles[audience] for audience in audiences if audience in self._roles}
         if len(roles) != 1:
-            raise IdentityError("the token is for devices and for relays: one of both is needed")
+            raise IdentityError("the token is for devices and for relays: expected one of both")
         return proven_as(roles.pop(), claims["sub"], str(claims.get("jti", "")))
 
 
 def read_claims(
     token: str, keys: Keys, audiences: Collection[str], issuer: str, wanted: Collection[str]
 ) -> dict[str, Any]:
-    """Return what a token says whose signature holds; its times are not looked at.
+    """Return the claims of a token with a valid signature. Its times are not checked.
 
-    It is for one of the audiences, of the issuer (empty: of anybody who has a key), and has the
-    claims that are ``wanted`` beside these. The key says which algorithm it has, not the token.
+    The token must be for one of the audiences, of the issuer (empty: of any key's owner), and have
+    the ``wanted`` claims besides. The key decides on the algorithm, not the token.
 
     Raises:
-        InvalidKeyError: Its key is not there; any other PyJWTError besides.
+        InvalidKeyError: Its key is unknown. Other errors are other kinds of PyJWTError.
     """
     key = keys.get(jwt.get_unverified_header(token).get("kid", ""))
     if key is None:
-        raise jwt.InvalidKeyError("its key (kid) is not known, or retired")
+        raise jwt.InvalidKeyError("its key (kid) is unknown or retired")
     return jwt.decode(
         token,
         key,
         algorithms=[key.algorithm_name],
         issuer=issuer or None,
         audience=audiences,
-        # a token is believed for longer than this call
+        # the caller checks times, since a token is accepted for longer than this call
         options={
             "require": ["aud", "iss", *wanted],
             "verify_exp": False,
@@ -181,7 +183,7 @@ def _without_scheme(value: bytes) -> bytes:
 
 
 def _shown(at_s: float) -> str:
-    # the same for each request of a device, which says once why it fails
+    # equal text for each request of a device, so that its failure is logged once
     try:
         return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}Z"
     except (ValueError, OverflowError, OSError):
@@ -191,5 +193,5 @@ def _shown(at_s: float) -> str:
 def _seconds(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-        raise TypeError(f"{name} is no time")
+        raise TypeError(f"{name} is not a time")
     return float(value)

@@ -1,1 +1,1 @@
-"""What the parts of the platform say to each other: names, profiles, pushes, releases."""
+"""The platform's shared types: names, profiles, pushes, releases."""

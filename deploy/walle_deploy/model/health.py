@@ -1,6 +1,6 @@
-"""How a version of a task does on the devices that have it.
+"""Health of a task version on the devices that have it.
 
-Made by monitoring out of what devices report, read by the gates of a release.
+Monitoring makes it from reports of devices; the gates of a release read it.
 """
 
 from collections.abc import Mapping
@@ -9,26 +9,26 @@ from typing import Final
 import msgspec
 
 LEVELS: Final = (1, 2, 3, 8, 32)
-"""Numbers of failed runs (or of crashes) of a device that gates look at. A device that fails
-always soon has many, however long the others took to have a few.
+"""Numbers of failed runs, or crashes, of a device that gates look at. A device that always fails
+soon reaches the high levels, however long others took for a few failures.
 
-They are counted since the device was first counted in the release, in whichever group: one that
-moves from ``control`` to ``new`` takes its number along. Were it to begin anew, devices that fail
-under any version would fail afresh in ``new``, and have done so long ago in ``control``."""
+Counts begin with the device's first report in the release, in whichever group. A device that moves
+from ``control`` to ``new`` keeps its number. With a new count, devices that fail under any version
+would seem to fail afresh in ``new``, but long ago in ``control``."""
 
 
 class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of one task, over all devices that reported it."""
+    """Health of one version of one task, over all devices that reported it."""
 
     task: str
     """``SCENARIO/TASK``."""
     version: str
     devices: int = 0
-    """That reported a run of it."""
+    """Devices that reported a run of the version."""
     failing_devices: int = 0
     """Of these, devices with a failed run."""
     crashing_devices: int = 0
-    """Of these, devices where it ended a VM or a process, or was quarantined."""
+    """Of these, devices where the version ended a VM or a process, or was quarantined."""
     runs: int = 0
     failures: int = 0
     failure_classes: Mapping[str, int] = {}
@@ -36,26 +36,27 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     device_minutes: int = 0
     """Minutes in which a device ran, over all devices."""
     last_ms: int = 0
-    """When a device reported last, epoch milliseconds; 0 for never."""
+    """Time of the last report in epoch ms; 0 without any."""
     latency_us: Mapping[int, float] = {}
-    """Devices by bucket of the time of runs in microseconds: bucket ``i`` holds values in
-    (GAMMA**(i-1), GAMMA**i], with GAMMA of a relative accuracy of 1 %. Above it stands how
-    large the call was that they were made in, see ``wire.buckets.timed_bucket``. A device weighs
-    one in each minute, in a group of a release in each step, however many runs it says it had."""
+    """Devices by bucket of the time of runs in microseconds. Bucket ``i`` holds values in
+    (GAMMA**(i-1), GAMMA**i], with GAMMA for a relative accuracy of 1 %. Multiples of
+    ``CALL_BUCKETS`` add the size of the run's VM call, see ``wire.buckets.timed_bucket``. A device
+    weighs one in each minute, or in each step for a group of a release, however many runs it
+    reports."""
     output_bytes: Mapping[int, float] = {}
     """The same by bucket of the bytes that runs emitted, plus 1."""
 
 
 GAMMA = (1 + 0.01) / (1 - 0.01)
-"""Ratio of a bucket's bounds: values within are told with a relative error of 1 % at most."""
+"""Ratio of a bucket's bounds; a bucket tells its values within a relative error of 1 %."""
 
 
 class GroupWindow(msgspec.Struct, frozen=True):
     """One group of one release in one window.
 
-    By level of ``LEVELS``: how many devices ran in the window and had fewer failed runs than the
-    level before it, and how many of these reached it within. A device counts in the group that
-    its receipt names, once per window; where it has receipts of both, in each.
+    For each level of ``LEVELS``: the number of devices that ran in the window and had been below
+    the level, and how many of these reached it there. A device counts once per window in the group
+    that its receipt names, or in both if it has receipts of both.
     """
 
     number: int
@@ -63,7 +64,7 @@ class GroupWindow(msgspec.Struct, frozen=True):
     failures_at_risk: tuple[int, ...]
     failures_reached: tuple[int, ...]
     crashes_at_risk: tuple[int, ...]
-    """The same of crashes."""
+    """The same for crashes."""
     crashes_reached: tuple[int, ...]
 
 
@@ -71,13 +72,13 @@ class GroupHealth(msgspec.Struct, frozen=True, kw_only=True):
     """One group of one release; only devices with a valid receipt count."""
 
     release: VersionHealth
-    """Since the release was offered. Of ``new`` with the beta's devices, which are in no group:
-    the test against what is tolerated is of all devices that have the version."""
+    """Health since the release was offered. For ``new`` it includes the devices of the beta, which
+    are in no group: the test of the tolerated share covers all devices with the version."""
     step: VersionHealth
-    """Since the step began, of the group's own devices alone; in a beta of all devices."""
+    """Health since the step began, of the group's own devices; in a beta of all devices."""
     windows: tuple[GroupWindow, ...] = ()
-    """That are closed, after the one that was asked for, the oldest first; one in which no device
-    of the group ran may be left out."""
+    """Closed windows after the requested one, the oldest first. A window in which no device of the
+    group ran may be missing."""
 
 
 class ReleaseHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,21 +86,21 @@ class ReleaseHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     new: GroupHealth
     control: GroupHealth
-    """Of the version before; zeros where there is none."""
+    """Group with the previous version; all zeros without one."""
 
 
 class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``release_health(query) -> ReleaseHealth`` of ``release.ports.HealthSource`` gets."""
+    """Argument of ``release_health(query) -> ReleaseHealth`` of ``release.ports.HealthSource``."""
 
     release_id: str
     task: str
     """``SCENARIO/TASK``."""
     version: str
     before: str
-    """Of the group ``control``; empty for none."""
+    """Version of the group ``control``; empty for none."""
     step_ms: int
-    """When the step began, epoch milliseconds; the same until the next one begins."""
+    """Start of the step in epoch ms; unchanged until the next step."""
     is_beta: bool = False
     """Whether the step is one of named devices, which are in no group."""
     after: int = -1
-    """Number of the last window that is known."""
+    """Number of the last window that the caller knows."""

@@ -1,4 +1,4 @@
-"""What a device says of the receipts that it holds: so a service sends those that are missing."""
+"""A device's summary of its receipts, so that a service sends only missing ones."""
 
 from typing import Annotated, Final
 
@@ -7,36 +7,36 @@ import msgspec
 from walle_deploy.model.receipts import AHEAD_MS
 
 RENEWED_MS: Final = 3 * 86_400_000
-"""Age from which on a device is given another one."""
+"""Age from which a device gets a new receipt."""
 
 HOUR_MS: Final = 3_600_000
-"""How fine a device says how old its receipts are."""
+"""Resolution of a receipt's age in a profile."""
 _FEW: Final = msgspec.Meta(max_length=32)
 
 
 class HeldReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """What a device says of a receipt that it holds, in place of sending it."""
+    """Summary of one receipt, in place of the receipt itself."""
 
     hour: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
-    """``issued_ms`` // ``HOUR_MS``; 0: it holds none."""
+    """``issued_ms`` // ``HOUR_MS``; 0 if the device has no receipt."""
     release: Annotated[str, msgspec.Meta(max_length=128)] = ""
     group: Annotated[str, msgspec.Meta(max_length=16)] = ""
 
 
 class HeldReceipts(msgspec.Struct, frozen=True, array_like=True):
-    """What a device says of the receipts of all versions that it has.
+    """Summary of the receipts for all versions of a device.
 
-    All of it may be a lie: a device that holds none has reports that nobody counts.
+    It may be a lie, but then the device lacks receipts, and its reports do not count.
     """
 
     since_hour: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
-    """Of the oldest of those that name no release; 0: there are none of these."""
+    """Hour of the oldest receipt without a release; 0 if there is none."""
     others: dict[Annotated[str, msgspec.Meta(max_length=128)], HeldReceipt] = {}
-    """By task: those that name a release, and where a receipt is missing."""
+    """By task: receipts with a release, and missing receipts."""
     keys: Annotated[list[Annotated[str, msgspec.Meta(max_length=16)]], _FEW] = []
-    """Ids of the keys that made them: a store that was restored, or another one, has others."""
+    """Ids of the keys that made the receipts; a restored or other store has other keys."""
 
 
 def is_fresh(hour: int, now_ms: int) -> bool:
-    """Return whether a receipt need not be renewed."""
+    """Return whether a receipt needs no renewal."""
     return now_ms - RENEWED_MS < (hour + 1) * HOUR_MS and hour * HOUR_MS <= now_ms + AHEAD_MS

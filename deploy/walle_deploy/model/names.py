@@ -1,9 +1,9 @@
 """Names of tasks and their versions across the platform.
 
-A group is a folder (or a host) of git repositories; a scenario is a repository, a task a
-branch in it, a version an annotated tag (Walle, section 4.1). ``shop/ipv@v2`` is version
-``v2`` of the task ``ipv`` of the scenario ``shop``; in git its tag is ``ipv/v2``, as a
-scenario's tags are shared by its tasks.
+A group is a folder (or a host) of git repositories. A scenario is a repository, a task a branch
+in it, and a version an annotated tag (Walle, section 4.1). ``shop/ipv@v2`` is version ``v2`` of
+the task ``ipv`` of the scenario ``shop``. Its tag is ``ipv/v2``, because tasks of a scenario share
+its tags.
 """
 
 import re
@@ -21,23 +21,23 @@ class TaskRef(msgspec.Struct, frozen=True, order=True):
     """A task, or one version of it."""
 
     scenario: str
-    """Name of a repository; letters, digits and ``-``, as all names here."""
+    """Name of a repository: letters, digits and ``-``, as in all names here."""
     task: str
-    """Name of a branch, and of the task that its definition holds."""
+    """Name of a branch, and of the task in its definition."""
     version: str = ""
-    """Name of a tag without the task's; empty for the task itself."""
+    """Name of a tag without the task's prefix; empty for the task itself."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``SCENARIO/TASK`` or ``SCENARIO/TASK@VERSION``.
 
         Raises:
-            RefNotFoundError: It is of another form, so there is none.
+            RefNotFoundError: The text has another form, so no such task or version exists.
         """
         name, at, version = text.partition("@")
         scenario, _, task = name.partition("/")
         is_named = _NAME.fullmatch(scenario) and _NAME.fullmatch(task)
-        # what git check-ref-format refuses besides
+        # git check-ref-format refuses these names
         is_refused = ".." in version or version.endswith(".lock")
         if is_named and at and (is_refused or not _VERSION.fullmatch(version)):
             raise RefNotFoundError(
@@ -46,7 +46,7 @@ class TaskRef(msgspec.Struct, frozen=True, order=True):
         if not is_named:
             raise RefNotFoundError(
                 f"{text[:200]!r} names no task: expected SCENARIO/TASK or SCENARIO/TASK@VERSION, "
-                "such as shop/ipv@v2; names are of lower-case letters, digits and '-'"
+                "such as shop/ipv@v2; names have lower-case letters, digits and '-'"
             )
         return cls(scenario, task, version)
 
@@ -61,5 +61,5 @@ class TaskRef(msgspec.Struct, frozen=True, order=True):
         return f"{self.task}/{self.version}"
 
     def __str__(self) -> str:
-        """Return what ``parse`` reads."""
+        """Return the text for ``parse``."""
         return f"{self.name}@{self.version}" if self.version else self.name

@@ -1,22 +1,22 @@
-"""Whose files are whose: a device's by its id, a user's by an id that no device has."""
+"""Owners of files: a device by its id, a user by an id that no device can have."""
 
 from typing import Final
 
 from walle_stream.types import device_id_problem
 
 USER_PREFIX: Final = "user:"
-"""Stands before a user's id where device ids stand, too."""
+"""Prefix of a user's id in places for device ids."""
 
 
 def owner_of_user(user: str) -> str:
-    """Return what stands for a user where device ids stand, too."""
+    """Return the id of a user in places for device ids."""
     return USER_PREFIX + user
 
 
 def device_problem(device: str) -> str | None:
-    """Say why a text cannot be a device's id; None where it can.
+    """Return the reason why a text cannot be a device's id, or None if it can.
 
-    A device that took the id of a user would be given that user's files.
+    A device with a user's id would get that user's files.
     """
     if device.startswith(USER_PREFIX):
         return f"a device's id cannot begin with {USER_PREFIX!r}"

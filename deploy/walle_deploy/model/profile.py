@@ -1,9 +1,8 @@
-"""A device's task profile, as it travels in the header of its ordinary requests.
+"""A device's task profile, carried by a header of its ordinary requests.
 
-Walle, section 4.2: push-then-pull needs no connection of its own, as devices send business
-requests anyway. The header ``walle-profile`` is base64url (without padding) of a JSON object
-with short keys; a device says what it is and which versions it has, nothing about its user
-but an id.
+Walle, section 4.2: push-then-pull needs no connection of its own, because devices send business
+requests anyway. The header ``walle-profile`` is base64url (without padding) of a JSON object with
+short keys. A profile describes the device and its versions; about the user it has only an id.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -19,7 +18,7 @@ from walle_stream.errors import ProfileError
 
 PROFILE_HEADER: Final = "walle-profile"
 PROFILE_MAX_BYTES: Final = 8_000
-"""Longest value of the header: servers take 8 KiB for its line, with its name, by default."""
+"""Longest value of the header; by default, servers accept 8 KiB for its line with its name."""
 
 _Text = Annotated[str, msgspec.Meta(max_length=128)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -30,9 +29,10 @@ _SHORT: Final = {"app_version": "appv", "os_version": "osv", "receipts": "rc"}
 
 
 class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True, rename=_SHORT):
-    """What a device says of itself.
+    """A device's description of itself.
 
-    All of it may be a lie: policies decide who gets what, never who may read what.
+    Any of it may be a lie. So policies decide which version a device is offered, never what it may
+    read.
     """
 
     device: _Id
@@ -44,16 +44,16 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True, rename=_SHO
     interpreter: _Text = ""
     """Its Python, such as ``cpython-314``."""
     performance: Literal["", "low", "middle", "high"] = ""
-    """Its class; empty when it does not know."""
+    """Its class; empty if unknown."""
     model: _Text = ""
     memory_mb: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
-    """0 when it does not know."""
+    """0 if unknown."""
     user: Annotated[str, msgspec.Meta(max_length=256)] = ""
-    """Key into the service's attribute sources; empty when nobody is signed in."""
+    """Key for the service's attribute sources; empty if no user is signed in."""
     tasks: dict[_Text, _Text] = {}
-    """The version that is installed of each task ``SCENARIO/TASK``."""
+    """The installed version of each task ``SCENARIO/TASK``."""
     receipts: HeldReceipts | None = None
-    """Those that it holds; None: it takes none."""
+    """Summary of its receipts; None if it takes no receipts."""
 
 
 _decoder: Final = msgspec.json.Decoder(DeviceProfile)
@@ -63,10 +63,10 @@ _encode: Final = msgspec.json.Encoder().encode
 def encode_profile(profile: DeviceProfile) -> str:
     """Return the header's value.
 
-    What it says of receipts is left out where it would be too long with that.
+    The summary of receipts is left out if the value would be too long with it.
 
     Raises:
-        ProfileError: It is too long for a header.
+        ProfileError: The profile is too long for a header.
     """
     value = urlsafe_b64encode(_encode(profile)).rstrip(b"=").decode("ascii")
     if len(value) > PROFILE_MAX_BYTES and profile.receipts is not None:
@@ -74,23 +74,23 @@ def encode_profile(profile: DeviceProfile) -> str:
     if len(value) > PROFILE_MAX_BYTES or len(profile.tasks) > _TASKS_MAX:
         raise ProfileError(
             f"device {profile.device!r}: its profile has {len(value)} bytes and "
-            f"{len(profile.tasks)} tasks, a header holds {PROFILE_MAX_BYTES} and {_TASKS_MAX}: "
-            "uninstall tasks that are not used"
+            f"{len(profile.tasks)} tasks, but a header holds {PROFILE_MAX_BYTES} and {_TASKS_MAX}: "
+            "uninstall unused tasks"
         )
     return value
 
 
 def decode_profile(value: bytes | str) -> DeviceProfile:
-    """Read the header's value, of which nothing is trusted.
+    """Read the header's value, which is not trusted.
 
     Raises:
-        ProfileError: It is no profile.
+        ProfileError: The value is not a profile.
     """
     if not value:
-        raise ProfileError(f"the header {PROFILE_HEADER} is missing, or empty")
+        raise ProfileError(f"the header {PROFILE_HEADER} is missing or empty")
     if len(value) > PROFILE_MAX_BYTES:
         raise ProfileError(
-            f"a profile of {len(value)} bytes: expected at most {PROFILE_MAX_BYTES} in "
+            f"a profile has {len(value)} bytes: expected at most {PROFILE_MAX_BYTES} in "
             f"{PROFILE_HEADER}"
         )
     try:
@@ -105,7 +105,7 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
     held_count = len(profile.receipts.others) if profile.receipts is not None else 0
     if max(len(profile.tasks), held_count) > _TASKS_MAX:
         count = max(len(profile.tasks), held_count)
-        raise ProfileError(f"{PROFILE_HEADER}: {count} tasks, at most {_TASKS_MAX}")
+        raise ProfileError(f"{PROFILE_HEADER}: {count} tasks: expected at most {_TASKS_MAX}")
     return profile
 
 

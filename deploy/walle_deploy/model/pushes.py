@@ -1,7 +1,7 @@
-"""What the release service pushes to a device in the answer to its request.
+"""Pushes: the release service's answer to a device's request.
 
-Only addresses travel in the answer; the device pulls the files from there and believes none
-of them before the signed metadata says that they are right.
+The answer carries only addresses. The device pulls the files from there, and uses a file only if
+the signed metadata names it.
 """
 
 from typing import Annotated, Final, Literal
@@ -9,47 +9,47 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 PUSH_HEADER: Final = "walle-push"
-"""Name of the answer's header that carries a ``Push`` (base64url of JSON, as profiles)."""
+"""Header of the answer with a ``Push`` (base64url of JSON, as for profiles)."""
 
 PUSH_TYPE: Final = "application/vnd.walle.push+json"
-"""Type of a body that is a ``Push``; JSON of any other type is somebody's business."""
+"""Type of a body that is a ``Push``; JSON of any other type is a business answer."""
 
 
 class PushedFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file that the device must have."""
+    """A file of a version."""
 
     target: str
     """Name in the signed targets metadata, such as ``shop/ipv/v2/ipv-v2.walle``."""
     url: str
-    """Where to get it: of the CDN, or of the CEN (signed, for this device, expiring)."""
+    """Address in the CDN, or in the CEN (signed for this device, with an expiry)."""
     sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-    """Of the whole file; the signed metadata must say the same."""
+    """SHA-256 of the whole file; the signed metadata must have the same."""
     size_bytes: int
     audience: Literal["shared", "exclusive"] = "shared"
     resource: str = ""
-    """Name under which the script finds it; empty for the task's package itself."""
+    """The script's name for the file; empty for the task's package itself."""
 
 
 class PushedTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A task whose version on the device is not the one that fits it."""
+    """A task for which the device should have another version."""
 
     task: str
     """``SCENARIO/TASK``."""
     version: str
-    """Which one to have; empty: uninstall what was pulled, so that the app's own one is back where
-    it has one; or that one, where nothing was pulled."""
+    """The wanted version. If empty, the device uninstalls the pulled version and gets the app's own
+    version back, if there is one. Without a pulled version, it removes the app's own version."""
     release: str = ""
-    """Id of the release that brings it, for reports."""
+    """Id of the release with this version, for reports."""
     files: tuple[PushedFile, ...] = ()
     """The package first, then exclusive resources."""
 
 
 class Push(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that is new for one device."""
+    """All news for one device."""
 
     tasks: tuple[PushedTask, ...]
-    """None where only receipts are new."""
+    """Empty if only receipts are new."""
     metadata_url: str = ""
     receipts: dict[str, str] = {}
-    """By task, for the device's reports (``model.receipts``): of the version that is pushed, else
-    of the one that the device has."""
+    """Receipts by task, for the device's reports (``model.receipts``): for the pushed version if
+    there is one, otherwise for the present one."""

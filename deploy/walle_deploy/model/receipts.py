@@ -1,9 +1,9 @@
-"""Receipts: what a device shows with its reports, so that a gate counts them.
+"""Receipts, which devices attach to reports so that gates count these.
 
-The release service makes one for each version that a device has, and keeps none of them: a
-receipt is what it says of the device and a MAC (HMAC-SHA-256, RFC 2104, cut to 16 bytes as its
-section 5 allows). Every service of a store has the same keys. A receipt proves that the service
-said so; who asked for it is proven elsewhere.
+The release service makes one for each version on a device, and stores none. A receipt contains its
+facts and a MAC (HMAC-SHA-256, RFC 2104, cut to 16 bytes as its section 5 allows). All services of a
+store have the same keys. A receipt proves that the service stated its facts; other means prove the
+identity of the device that asked.
 """
 
 import hmac
@@ -18,12 +18,12 @@ import msgspec
 from walle_stream.errors import ReceiptError
 
 type Group = Literal["", "new", "control"]
-"""``new``: has the version of a release by its share. ``control``: has the version before, is let
-in by the release's policy, and is beyond the share. Empty: neither."""
+"""``new``: has a release's version by its share. ``control``: has the previous version, and is
+admitted by the release's policy, but beyond the share. Empty: neither."""
 
 VALID_MS: Final = 7 * 86_400_000
 AHEAD_MS: Final = 300_000
-"""How far from the future a receipt may be: clocks of databases are set."""
+"""Largest time of a receipt ahead of the clock, because database clocks are adjusted."""
 
 _MAC_BYTES: Final = 16
 _KEY_BYTES: Final = 32
@@ -33,28 +33,28 @@ _SHOWN: Final = 64
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What the release service says of one version of one task on one device."""
+    """The release service's statement about one version of one task on one device."""
 
     device: str
     task: str
     """``SCENARIO/TASK``."""
     version: str
-    """That runs there, or is about to."""
+    """The version that runs there, or is about to."""
     release: str = ""
-    """Id of the release in progress that the device is part of; empty for none."""
+    """Id of the release in progress that includes the device; empty for none."""
     group: Group = ""
     issued_ms: int = 0
-    """When, by the clock of the store, epoch milliseconds."""
+    """Time of issue by the store's clock in epoch ms."""
 
 
 class ReceiptKeys:
-    """Keys of a store. Immutable; any thread; never blocks."""
+    """Receipt keys of a store. Immutable; any thread; never blocks."""
 
     def __init__(self, keys: Iterable[tuple[str, bytes]]) -> None:
-        """Take over ids with 32 secret bytes each; the first one signs, all of them are believed.
+        """Take ids with 32 secret bytes each. The first key signs, all of them are accepted.
 
         Raises:
-            ValueError: There is none, or one is of another length.
+            ValueError: There is no key, or one has another length.
         """
         self._keys = dict(keys)
         if not self._keys or any(len(secret) != _KEY_BYTES for secret in self._keys.values()):
@@ -63,7 +63,7 @@ class ReceiptKeys:
         self._secret = self._keys[self._signing]
 
     def has(self, ids: Iterable[str]) -> bool:
-        """Return whether all of these keys are here."""
+        """Return whether all of these keys are present."""
         return self._keys.keys() >= set(ids)
 
     @classmethod
@@ -78,29 +78,29 @@ class ReceiptKeys:
         return urlsafe_b64encode(payload + mac).rstrip(b"=").decode("ascii")
 
     def read(self, token: str, now_ms: int) -> Receipt:
-        """Return what a receipt says, once it is sure that one of these keys said so.
+        """Return a receipt after a check of its MAC and age.
 
-        Nothing of the token is trusted; ``now_ms`` is the clock of the store, epoch milliseconds.
+        The token is not trusted. ``now_ms`` is the store's clock in epoch ms.
 
         Raises:
-            ReceiptError: It is forged, or of keys that are gone (``forged``), older than 7 days
+            ReceiptError: The receipt is forged or its key unknown (``forged``), older than 7 days
                 (``expired``), or more than 5 minutes ahead (``ahead``).
         """
         payload, mac = _split(token)
         key, receipt = _decoded(payload)
         secret = self._keys.get(key)
         if secret is None:
-            raise ReceiptError(f"a receipt of a key that is not here: {key[:_SHOWN]!r}", "forged")
+            raise ReceiptError(f"a receipt has an unknown key {key[:_SHOWN]!r}", "forged")
         right = hmac.digest(secret, _DOMAIN + payload, "sha256")[:_MAC_BYTES]
         if not hmac.compare_digest(right, mac):
-            raise ReceiptError("a receipt that its key did not make", "forged")
+            raise ReceiptError("a receipt does not match its key", "forged")
         age_ms = now_ms - receipt.issued_ms
         if age_ms > VALID_MS:
             raise ReceiptError(
-                f"a receipt of {age_ms / 86_400_000:.1f} days, they are good for 7", "expired"
+                f"a receipt is {age_ms / 86_400_000:.1f} days old: the limit is 7", "expired"
             )
         if age_ms < -AHEAD_MS:
-            raise ReceiptError(f"a receipt that is {-age_ms / 1_000:.0f} s ahead", "ahead")
+            raise ReceiptError(f"a receipt is {-age_ms / 1_000:.0f} s ahead", "ahead")
         return receipt
 
 
@@ -110,10 +110,10 @@ def new_key() -> tuple[str, bytes]:
 
 
 def peek(token: str) -> tuple[str, Receipt]:
-    """Return the id of a receipt's key and what it says, true or not: a device has no key.
+    """Return the key's id and the content of a receipt, unverified, because devices have no key.
 
     Raises:
-        ReceiptError: It is none (``forged``).
+        ReceiptError: The text is not a receipt (``forged``).
     """
     return _decoded(_split(token)[0])
 
@@ -124,12 +124,12 @@ _decoder: Final[Any] = msgspec.msgpack.Decoder(tuple[str, Receipt])
 
 def _split(token: str) -> tuple[bytes, bytes]:
     if not token or len(token) > _LENGTH_MAX:
-        raise ReceiptError(f"a receipt of {len(token)} characters", "forged")
+        raise ReceiptError(f"a receipt has {len(token)} characters", "forged")
     try:
         text = token.encode("ascii")
         data = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
     except (Base64Error, UnicodeEncodeError, ValueError) as error:
-        raise ReceiptError("a receipt that is no base64url", "forged") from error
+        raise ReceiptError("a receipt is not base64url", "forged") from error
     return data[:-_MAC_BYTES], data[-_MAC_BYTES:]
 
 
@@ -137,5 +137,5 @@ def _decoded(payload: bytes) -> tuple[str, Receipt]:
     try:
         content: tuple[str, Receipt] = _decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ReceiptError("a receipt that is none", "forged") from error
+        raise ReceiptError("a receipt is malformed", "forged") from error
     return content

@@ -1,1 +1,1 @@
-"""How versions of tasks do on the fleet: counted from reports, watched by alarms."""
+"""Health of task versions on the fleet: counts from reports, and alarms."""

@@ -1,7 +1,7 @@
-"""Decides which alarms there are: pure, from health to messages.
+"""The alarm board: derives alarm messages from health. Pure.
 
-An alarm is of one rule and one version of one task. It is told once when it begins and once
-when it is over, however often somebody looks.
+An alarm belongs to one rule and one version of one task. One message tells its beginning and one
+its end, however often the board looks.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,38 +23,38 @@ _US: Final = 1_000.0
 
 
 class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receiver gets."""
+    """A message for the webhook's receiver."""
 
     id: str
-    """Of this message: of the same alarm ``firing`` and ``resolved`` have different ones."""
+    """Id of this message. ``firing`` and ``resolved`` of one alarm have different ids."""
     alarm: str
-    """Of the alarm, from its beginning to its end."""
+    """Id of the alarm, the same from its beginning to its end."""
     state: Literal["firing", "resolved"]
     rule: str
     task: str
     version: str
     measure: str = ""
-    """Empty where the rule is no more."""
+    """Empty if the rule no longer exists."""
     value: float | None = None
-    """None where nothing is there to measure any more."""
+    """None if there is nothing left to measure."""
     above: float = 0.0
     since_ms: int
     at_ms: int
     runs: int = 0
-    """In the window."""
+    """Runs in the window."""
     devices: int = 0
     text: str = ""
     format: int = ALARM_VERSION
 
 
 class AlarmBoard:
-    """Which alarms there are now. One thread."""
+    """The alarms that fire now. One thread."""
 
     def __init__(self, rules: Iterable[AlarmRule]) -> None:
         """Start without alarms."""
         self._rules = tuple(rules)
         self.firing: dict[_Key, int] = {}
-        """By rule, task and version: since when, epoch ms."""
+        """Start of each alarm in epoch ms, by rule, task and version."""
 
     def look(
         self,
@@ -63,9 +63,9 @@ class AlarmBoard:
         now_ms: int,
         is_active: Callable[[str, str], bool] = lambda _task, _version: True,
     ) -> list[AlarmMessage]:
-        """Return what is new; where something raises, nothing was.
+        """Return new messages. If a callable raises, the board stays as it was.
 
-        ``seen_ms`` says by task and version when each was last reported; ``health`` is of the
+        ``seen_ms`` has the time of the last report by task and version. ``health`` covers the
         window.
         """
         firing = dict(self.firing)
@@ -127,7 +127,7 @@ def _judge(
 
 
 def _gone(firing: dict[_Key, int], key: _Key, now_ms: int) -> AlarmMessage:
-    """End an alarm of a former rule: its receiver would wait for the end for ever."""
+    """End the alarm of a rule that no longer exists; its receiver would wait forever."""
     (rule, task, version), since_ms = key, firing.pop(key)
     alarm = _alarm_id(key, since_ms)
     return AlarmMessage(
@@ -139,7 +139,7 @@ def _gone(firing: dict[_Key, int], key: _Key, now_ms: int) -> AlarmMessage:
         version=version,
         since_ms=since_ms,
         at_ms=now_ms,
-        text=f"{task}@{version}: {rule} resolved: no such rule is for it any more",
+        text=f"{task}@{version}: {rule} resolved: no rule of this name applies any more",
     )
 
 
@@ -166,7 +166,7 @@ def _measured(rule: AlarmRule, health: VersionHealth) -> float | None:
 def _text(rule: AlarmRule, health: VersionHealth, value: float | None, state: str) -> str:
     name = f"{health.task}@{health.version}"
     if value is None:
-        return f"{name}: {rule.name} {state}: there is nothing to measure any more"
+        return f"{name}: {rule.name} {state}: there is nothing left to measure"
     unit = " ms" if rule.measure in {"latencyP99", "silence"} else ""
     counted = f"{health.runs} runs on {health.devices} devices"
     return (

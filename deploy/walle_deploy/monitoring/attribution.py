@@ -1,4 +1,4 @@
-"""Says for which scopes each device of a report counts: by the receipt that it shows."""
+"""Attribution: for which scopes each device of a report counts, by its receipt."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
@@ -10,31 +10,31 @@ from walle_stream.errors import ReceiptError
 from walle_stream.wire.reports import DeviceRuns, TaskReport
 
 type ReadReceipt = Callable[[str], Receipt]
-"""Gives what a text says, or raises ``ReceiptError``; see ``ReceiptKeys.read``."""
+"""Return the receipt of a text, or raise ``ReceiptError``; see ``ReceiptKeys.read``."""
 
 
 class AttributedReport(NamedTuple):
-    """What a report says of each scope that something of it counts for."""
+    """Counts of a report for each scope to which it contributes."""
 
     version: Scope
     parts: Mapping[Scope, ReportCounts]
     bare: int
     wrong: int
-    """Devices with one that is not valid for what they report."""
+    """Devices with a receipt that does not match their report."""
 
     @property
     def devices(self) -> Collection[int]:
-        """Hashes of those that count for something."""
+        """Hashes of the devices that count for some scope."""
         return self.parts[self.version].devices if self.parts else ()
 
 
 def attributed(
     report: TaskReport, read: ReadReceipt | None, *, is_needed: bool
 ) -> AttributedReport:
-    """Sort the devices of a report; those that ran nothing say nothing. Never blocks.
+    """Attribute the devices of a report to scopes. Devices without runs are ignored. Never blocks.
 
-    ``read`` is how receipts are read; None: none is valid. ``is_needed``: devices without a valid
-    one count for nothing.
+    ``read`` reads receipts; without it, no receipt is valid. With ``is_needed``, devices without
+    a valid receipt count for nothing.
     """
     version = Scope(report.task, report.version)
     scopes = [version]
@@ -58,7 +58,7 @@ def attributed(
         for scope in wanted:
             parts[scope] = parts[scope].plus(counts) if scope in parts else counts
     if proven and others and not is_needed:
-        # times and sizes are those of all devices of a report together
+        # times and sizes come for all devices of a report together
         parts[version].add_runs_of(report)
     bare = sum(not device.receipt for device in others)
     return AttributedReport(version, parts, bare, len(others) - bare)
@@ -75,5 +75,5 @@ def _is_valid(device: DeviceRuns, report: TaskReport, read: ReadReceipt) -> bool
 
 
 def group_scope(task: str, release: str, group: str) -> Scope:
-    """Return the scope of ``new`` or ``control``. Its release and name say which version it has."""
+    """Return the scope of ``new`` or ``control``; the release and the group imply the version."""
     return Scope(task, "", release, group)

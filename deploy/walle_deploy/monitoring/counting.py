@@ -1,7 +1,7 @@
-"""Counts reports in a transaction of the store; costs as much as they are long.
+"""Counts reports in a transaction of the store. The cost grows with the reports alone.
 
-Of each device one row is read and written in each scope that it counts for, and the window in
-which it reported last has one device less. All else that is known stays as it is.
+Counting reads and writes one row of each device in each of its scopes. It also takes the device
+out of the window of its previous report. No other row changes.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ type _Moves = dict[tuple[int, int], list[int]]
 _BESIDE: Final = {"new": "control", "control": "new"}
 _NEVER: Final = -1
 _MOST: Final = 2**53
-"""What a liar's device counts to; databases have integers of 64 bits."""
+"""Largest count of a device, whatever it claims; databases have 64-bit integers."""
 _UNKNOWN: Final = CountedDevice(0, 0, _NEVER, _NEVER, _NEVER, _NEVER)
 
 
@@ -47,9 +47,9 @@ class ReportBatch:
         return bool(report.parts)
 
     def write(self, transaction: CountTransaction, now_ms: int) -> int:
-        """Write what was counted, and return the number of the window at hand.
+        """Write the counts, and return the number of the current window.
 
-        What counts for nothing makes no row.
+        Reports that count for nothing make no row.
         """
         number = transaction.begin_window(now_ms)
         transaction.add_unproven(self._unproven)
@@ -109,11 +109,13 @@ class _Turn(NamedTuple):
     def is_weighed(self, device: CountedDevice) -> bool:
         """Return whether times and sizes of a device's first report in this window count.
 
-        For a version once a minute, for a group of a release once a step: there devices are
-        compared, and those that run always are no more than others. It is the second minute of
-        the step in which it runs: the first run with a version pays for loading it, and a device
-        that has the version from before, or never gets it, is not to be sooner than one that just
-        got it, or those of them that run often would be most of theirs.
+        For a version they count once a minute, for a group of a release once a step. Groups are
+        compared by device, so a device that always runs must weigh no more than others.
+
+        In a group, the report of the second minute of the step in which the device runs counts.
+        The first run with a version includes its loading time. Without this rule, devices that
+        have had their version for long would be compared earlier than those that just got it.
+        Frequent runners would then be the majority early in a step.
         """
         if self.stored.scope.group not in _BESIDE:
             return True
@@ -133,14 +135,14 @@ def _count_devices(
         old = rows.get((stored.id, hashed), _UNKNOWN)
         failed, crashed = old.failures, old.crashes
         if other is not None and (other_row := rows.get((other, hashed))) is not None:
-            # one count over both groups: whichever was written last has all of it
+            # one count over both groups: the row that was written last has all of it
             failed, crashed = max(failed, other_row.failures), max(crashed, other_row.crashes)
         is_first = old.seen != number
         counts.device_minutes += is_first
         if is_weighed := is_first and turn.is_weighed(old):
             fresh.add(hashed)
         if is_group and is_first:
-            # an hour that comes at once is no more exposure than the first report of it
+            # an hour's reports that arrive at once are no more exposure than the first of them
             more = part.first[hashed]
             _reach(counts.failures_at_risk, counts.failures_reached, failed, more[0])
             _reach(counts.crashes_at_risk, counts.crashes_reached, crashed, more[1])

@@ -1,4 +1,4 @@
-"""What is counted of reports, and in windows of time; percentiles of it."""
+"""Counts of reports and of windows of time, and percentiles of counts."""
 
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
@@ -11,17 +11,17 @@ from walle_stream.wire.buckets import CALL_BUCKETS
 from walle_stream.wire.reports import DeviceRuns, TaskReport
 
 CLASSES_MAX: Final = 64
-"""Classes of errors that are told apart; all others are ``(other)``."""
+"""Number of error classes that are counted apart; all others are ``(other)``."""
 
 RELATIVE_ACCURACY: Final = 0.01
 UNIT: Final = 1_000
-"""What one device weighs in times and sizes where it counts once."""
+"""Weight of one device in times and sizes where it counts once."""
 
 type DeviceValues = tuple[Collection[int], Mapping[int, int], Mapping[int, int]]
-"""Of one report: its devices' hashes, runs by bucket of their time, and of their output."""
+"""Of one report: hashes of its devices, runs by time bucket, runs by output bucket."""
 
 _MOST: Final = 2**62
-"""What liars count to: beyond 64 bits nothing could be stored."""
+"""Largest count, whatever devices claim; the store has 64-bit integers."""
 _LEVELS: Final = ("failures_at_risk", "failures_reached", "crashes_at_risk", "crashes_reached")
 
 
@@ -30,23 +30,23 @@ def _zeros() -> list[int]:
 
 
 class WindowCounts(msgspec.Struct, array_like=True):
-    """All counts of a window that only ever grow. Merging is associative and commutative."""
+    """Counts of a window that only grow. Merging is associative and commutative."""
 
     runs: int = 0
     failures: int = 0
     classes: dict[str, int] = {}
     latency_us: dict[int, int] = {}
-    """Of each device that is weighed ``UNIT`` in all, see ``add_values``."""
+    """Each weighed device contributes ``UNIT`` in total, see ``add_values``."""
     output_bytes: dict[int, int] = {}
     failures_at_risk: list[int] = msgspec.field(default_factory=_zeros)
-    """See ``GroupWindow``, also for the next ones."""
+    """See ``GroupWindow``, also for the next three."""
     failures_reached: list[int] = msgspec.field(default_factory=_zeros)
     crashes_at_risk: list[int] = msgspec.field(default_factory=_zeros)
     crashes_reached: list[int] = msgspec.field(default_factory=_zeros)
     device_minutes: int = 0
 
     def merge(self, other: "WindowCounts") -> None:
-        """Add what was counted elsewhere, or at another time."""
+        """Add counts of another place or time."""
         self.runs = min(self.runs + other.runs, _MOST)
         self.failures = min(self.failures + other.failures, _MOST)
         self.device_minutes += other.device_minutes
@@ -65,11 +65,11 @@ class WindowCounts(msgspec.Struct, array_like=True):
             own[key] = min(own.get(key, 0) + count, _MOST)
 
     def add_values(self, values: Iterable[DeviceValues], fresh: set[int]) -> None:
-        """Add times and sizes: of a device its first report here, by shares of its runs.
+        """Add times and sizes of each device's first report here, by shares of its runs.
 
-        Were runs added up, one device that says it had millions would outweigh all others.
+        With a sum of runs, one device that claims millions of runs would outweigh all others.
 
-        ``fresh`` devices are to be weighed; those that are go.
+        ``fresh`` has the devices to weigh; those that are weighed are removed from it.
         """
         for devices, latency_us, output_bytes in values:
             weight = UNIT * len(fresh.intersection(devices))
@@ -79,7 +79,7 @@ class WindowCounts(msgspec.Struct, array_like=True):
 
 
 class ReportCounts:
-    """What is new of one scope, before it is counted."""
+    """New counts of one scope, not yet stored."""
 
     def __init__(self) -> None:
         """Start with nothing."""
@@ -87,12 +87,12 @@ class ReportCounts:
         self.devices: dict[int, tuple[int, int]] = {}
         """Failed runs and crashes by the device's hash."""
         self.first: dict[int, tuple[int, int]] = {}
-        """Those of each device's first report alone."""
+        """The same of each device's first report alone."""
         self.values: list[DeviceValues] = []
 
     @classmethod
     def of(cls, devices: Iterable[DeviceRuns]) -> Self:
-        """Return what some devices did, without the times and sizes of their runs."""
+        """Return the counts of some devices, without the times and sizes of their runs."""
         total = cls()
         counts, by_device = total.counts, total.devices
         for device in devices:
@@ -108,11 +108,11 @@ class ReportCounts:
         return total
 
     def add_runs_of(self, report: TaskReport) -> None:
-        """Add times and sizes of a report's runs, which are those of these devices."""
+        """Add times and sizes of a report's runs; its devices are the devices of these counts."""
         self.values.append((tuple(self.devices), report.latency_us, report.output_bytes))
 
     def add(self, other: "ReportCounts") -> None:
-        """Add what another report says."""
+        """Add the counts of another report."""
         self.counts.merge(other.counts)
         self.values += other.values
         own = self.devices
@@ -134,7 +134,7 @@ _decode: Final = msgspec.msgpack.Decoder(WindowCounts).decode
 
 
 def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
-    """Return the sum of encoded counts of the own store; empty ones are nothing."""
+    """Return the sum of encoded counts of the own store. Empty bytes count as zero."""
     total = WindowCounts()
     for part in parts:
         if part:
@@ -143,20 +143,17 @@ def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
 
 
 def active_devices(part: bytes) -> int:
-    """Return how many devices of a group ran in a window, but for those that crash all the time.
+    """Return the number of a group's devices that ran in a window, without constant crashers.
 
-    Of the counts of an hour this is the sum over its minutes.
+    For an hour's counts the result is the sum over its minutes.
     """
     counts = _decode(part)
     return max(*counts.failures_at_risk, *counts.crashes_at_risk)
 
 
 def percentile(buckets: Mapping[int, float], share: float) -> float | None:
-    """Return a percentile, 0 to 1, of bucket counts in their unit, at most 1 % off.
-
-    None where nothing was counted.
-    """
-    # our buckets are DDSketch's: a value goes back into the bucket that it is the middle of
+    """Return a percentile (0 to 1) of bucket counts, at most 1 % off; None without counts."""
+    # these buckets are DDSketch's: a bucket's middle value goes back into the same bucket
     from ddsketch import DDSketch  # noqa: PLC0415 - of the extra `deploy`
     from ddsketch.mapping import LogarithmicMapping  # noqa: PLC0415 - same
 
@@ -164,14 +161,14 @@ def percentile(buckets: Mapping[int, float], share: float) -> float | None:
     sketch = DDSketch(RELATIVE_ACCURACY)
     for bucket, count in buckets.items():
         if count > 0:
-            # runs are told apart by the size of their calls, too
+            # bucket numbers also tell the size of a run's VM call
             sketch.add(mapping.value(bucket % CALL_BUCKETS), count)
     value: float | None = sketch.get_quantile_value(share)
     return value
 
 
 def device_hash(device_id: str) -> int:
-    """Return 64 bits, signed; two of a million ids share one with a probability of 3e-8."""
+    """Return a signed 64-bit hash; of a million ids, two collide with a probability of 3e-8."""
     digest = blake2b(device_id.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 

@@ -1,4 +1,4 @@
-"""Alarms as YAML of the kind ``Alarms``: rules, and where their messages go."""
+"""Alarms as YAML of the kind ``Alarms``: rules, and the webhook for their messages."""
 
 from functools import partial
 from typing import Annotated, Final, Literal, Self
@@ -11,8 +11,8 @@ from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict, refuse_twice
 
 type Measure = Literal["failureRate", "failingDevices", "crashingDevices", "latencyP99", "silence"]
-"""What a rule looks at: failed of all runs, devices with a failed run, devices where the task
-crashed, the 99th percentile of runs' times in milliseconds, milliseconds without a report."""
+"""Measure of a rule: share of failed runs, share of devices with a failed run, share of devices
+where the task crashed, 99th percentile of run times in ms, ms since the last report."""
 
 _Share = Annotated[float, Field(ge=0, le=1)] | None
 _MEASURES: Final[dict[str, Measure]] = {
@@ -25,22 +25,24 @@ _MEASURES: Final[dict[str, Measure]] = {
 
 
 class AlarmRule(Strict):
-    """When there is an alarm: exactly one of its measures, and how much is too much."""
+    """A rule for one alarm: exactly one measure and its limit."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     tasks: Annotated[str, Field(min_length=1, max_length=200)] = Field(
         default="*", description="Pattern of SCENARIO/TASK, such as shop/*."
     )
     min_runs: Annotated[int, Field(ge=1)] = Field(
-        default=100, description="With fewer runs in the last minutes nothing is said."
+        default=100, description="With fewer runs in the last minutes there is no alarm."
     )
     min_devices: Annotated[int, Field(ge=1)] = 1
-    failure_rate: _Share = Field(default=None, description="Failed of all runs.")
-    failing_devices: _Share = Field(default=None, description="Devices with a failed run.")
-    crashing_devices: _Share = Field(default=None, description="Devices where the task crashed.")
+    failure_rate: _Share = Field(default=None, description="Failed runs as a share of all runs.")
+    failing_devices: _Share = Field(default=None, description="Share of devices with a failed run.")
+    crashing_devices: _Share = Field(
+        default=None, description="Share of devices where the task crashed."
+    )
     latency_p99: Annotated[DurationMs, Field(ge=1)] | None = Field(default=None, alias="latencyP99")
     silence: Annotated[DurationMs, Field(ge=1_000)] | None = Field(
-        default=None, description="No device has reported the version for so long."
+        default=None, description="Longest time without a report of the version."
     )
 
     @model_validator(mode="after")
@@ -54,12 +56,12 @@ class AlarmRule(Strict):
 
     @property
     def measure(self) -> Measure:
-        """What it looks at."""
+        """The measure of this rule."""
         return next(iter(self._limits))
 
     @property
     def above(self) -> float:
-        """There is an alarm while the measure is above this: a share of 0 to 1, or milliseconds."""
+        """The limit: the alarm fires while the measure is above this share (0 to 1) or ms."""
         return self._limits[self.measure]
 
     @property
@@ -69,7 +71,7 @@ class AlarmRule(Strict):
 
 
 class WebhookSpec(Strict):
-    """Where messages go."""
+    """The address for messages, and the shared secret."""
 
     url: Annotated[
         str,
@@ -77,17 +79,17 @@ class WebhookSpec(Strict):
         AfterValidator(partial(checked_url, is_bare=False)),
     ]
     secret: Annotated[str, Field(min_length=16, max_length=200)] = Field(
-        description="Shared with the receiver, to sign with; ${NAME} takes it from the environment."
+        description="Signs messages, shared with the receiver; ${NAME} reads the environment."
     )
     timeout: Annotated[DurationMs, Field(ge=10, le=60_000)] = 5_000
     attempts: Annotated[int, Field(ge=1, le=20)] = 6
 
 
 class AlarmsSpec(Strict):
-    """All of it."""
+    """Body of the document: interval, webhook and rules."""
 
     every: Annotated[DurationMs, Field(ge=100)] = Field(
-        default=10_000, description="How often somebody looks."
+        default=10_000, description="Time between two looks at the rules."
     )
     webhook: WebhookSpec
     rules: Annotated[tuple[AlarmRule, ...], Field(min_length=1, max_length=1_000)]
@@ -99,7 +101,7 @@ class AlarmsSpec(Strict):
 
 
 class Alarms(Strict):
-    """The document."""
+    """A document of the kind ``Alarms``."""
 
     api_version: str
     kind: Literal["Alarms"]

@@ -1,6 +1,6 @@
-"""Keeps the store small: old windows become hours, then one; what is silent for long goes.
+"""Folding keeps the store small: old windows become hours, then one; silent scopes are dropped.
 
-Done in small steps by whoever counts reports.
+The process that counts reports does this in small steps.
 """
 
 from typing import Final
@@ -11,11 +11,12 @@ from walle_deploy.store.rows import END, CountedWindow, StoredScope
 
 _HOUR: Final = 60
 _MINUTES_KEPT: Final = 26 * _HOUR
-"""Windows of a minute, then they are hours."""
+"""Age in minutes up to which a window of one minute is kept; then it joins an hour."""
 _HOURS_KEPT: Final = 30 * 24 * _HOUR
-"""Then they are one; a scope without a report for so long goes."""
+"""Age in minutes up to which hours are kept; then they become one. A scope that was silent for
+this long is dropped."""
 NEVER_FOLDED: Final = (END, END)
-"""The same, of a scope whose windows are no times."""
+"""The same for a scope whose windows are not times."""
 
 
 def kept_from(number: int) -> tuple[int, int]:
@@ -24,7 +25,7 @@ def kept_from(number: int) -> tuple[int, int]:
 
 
 def fold_step(transaction: CountTransaction, number: int) -> bool:
-    """Do a small part of what is to be done, and return whether there may be more."""
+    """Do one small part of the folding, and return whether more may be left."""
     minutes_from, hours_from = kept_from(number)
     scope = transaction.due_scope(minutes_from)
     if scope is None:
@@ -33,7 +34,7 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
     if not scope.scope.task or max(numbers, default=0) < hours_from:
         transaction.drop_scope(scope, 1_000)
         return True
-    # what is older and is kept as minutes becomes an hour first
+    # older windows that are still minutes become hours first
     hours_from = min(hours_from, scope.minutes_from)
     hours = [number for number in numbers if 0 < number < hours_from]
     if hours:

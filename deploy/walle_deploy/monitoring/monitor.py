@@ -1,12 +1,12 @@
 """Takes reports of devices and counts them in the release store.
 
-At least once in, exactly once counted: frames of one partition come in order, and each device
-that counts has a mark there, the number of its last frame. A frame is dropped where one of its
-devices has a mark that is as high. Counts and marks are written in one transaction, one such at
-a time over all processes of the store. So any worker of any service may count any frame, and
-nothing that matters is in memory.
+Frames arrive at least once and are counted exactly once. Frames of one partition come in order.
+Each device that counts has a mark in that partition: the number of its last frame. A frame is
+dropped if one of its devices has a mark at least as high. One transaction writes counts and marks,
+and all processes of a store take turns. So any worker of any service may count any frame, and no
+important state is in memory.
 
-Time is when a report arrives, by the database's clock: those of devices may be wrong.
+The time of a report is its arrival by the database's clock, since device clocks may be wrong.
 """
 
 import asyncio
@@ -30,32 +30,32 @@ from walle_stream.ports import ReportFrame
 from walle_stream.wire.reports import decode_reports
 
 _DEVICE_MARKS: Final = 32
-"""Marks of one device: it may invent any number of data directories, also through a relay, and
-drops no mark but its own."""
+"""Largest number of marks of one device. A device may invent any number of data directories, also
+through a relay, but it drops only its own marks."""
 
 _FOLD_MS: Final = 60_000
-"""Between two looks at what is to be folded, where the last one found nothing."""
+"""Time between two looks for windows to fold, if the last look found none."""
 type Call = tuple[Sequence[ReportFrame], str]
-"""What ``Monitor.take`` is given."""
+"""Arguments of ``Monitor.take``."""
 
 
 class MonitorCounts(msgspec.Struct):
-    """What a monitor has done, for metrics."""
+    """Counts of a monitor's work, for metrics."""
 
     frames: int = 0
     reports: int = 0
     frames_again: int = 0
     frames_refused: int = 0
-    """Malformed."""
+    """Malformed frames."""
     reports_refused: int = 0
-    """Of versions that were never published, or without a device that counts."""
+    """Reports of versions that were never published, or without a device that counts."""
     bare: Counter[str] = msgspec.field(default_factory=Counter)
     """Reports of devices without a receipt, by ``TASK@VERSION``."""
     wrong: Counter[str] = msgspec.field(default_factory=Counter)
-    """The same with a receipt that is not valid for what they report."""
+    """Reports of devices whose receipt does not match their report, by ``TASK@VERSION``."""
 
     def add(self, other: "MonitorCounts") -> None:
-        """Add what was done beside."""
+        """Add the counts of another struct."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -66,7 +66,7 @@ class _Frame(NamedTuple):
     reports: Sequence[AttributedReport] | None
 
     def marks(self, published: Collection[tuple[str, str]]) -> set[Mark]:
-        """Return those of the devices that count; what counts for nothing leaves no row."""
+        """Return marks of the devices that count. Other devices leave no row."""
         return {
             (device, *self.partition)
             for report in self.reports or ()
@@ -76,7 +76,7 @@ class _Frame(NamedTuple):
 
 
 class Monitor:
-    """Counts reports. Thread-safe; blocks on its store in ``take`` alone."""
+    """Counts reports. Thread-safe. Only ``take`` and ``take_together`` block, on the store."""
 
     def __init__(
         self,
@@ -85,10 +85,11 @@ class Monitor:
         *,
         needs_receipts: bool = False,
     ) -> None:
-        """Count nothing yet; the store stays the caller's.
+        """Start without counts. The store stays the caller's.
 
-        Without ``read_receipt`` no receipt is valid. ``needs_receipts``: devices without a valid
-        one count for nothing, and leave no row; else they count for their version, and apart.
+        Without ``read_receipt`` no receipt is valid. With ``needs_receipts``, devices without a
+        valid receipt count for nothing and leave no row. Otherwise they count for their version,
+        and in counters of their own.
         """
         self.counts = MonitorCounts()
         self._store = store
@@ -97,15 +98,15 @@ class Monitor:
         self._fold_ms = 0
 
     def take(self, frames: Sequence[ReportFrame], device: str = "") -> int:
-        """Count frames once over all processes of the store, store that, return how many; blocks.
+        """Count frames once over all processes of the store; return how many are new. Blocks.
 
-        Those of one partition come in order, and may come again. A device may speak for itself
-        alone; who is none, for any.
+        Frames of one partition come in order, and may come again. A ``device`` may report only
+        for itself; without one, the caller may report for any device.
 
         Raises:
-            ForbiddenError: A device speaks for another one: nothing was counted.
-            ServiceUnreachableError: They may or may not be stored: give them again, here or to
-                another worker.
+            ForbiddenError: The device reports for another one; no frame was counted.
+            ServiceUnreachableError: The frames may or may not be stored. Give them again, here or
+                to another worker.
         """
         [result] = self.take_together([(frames, device)])
         if isinstance(result, ForbiddenError):
@@ -113,12 +114,12 @@ class Monitor:
         return result
 
     def take_together(self, calls: Sequence[Call]) -> list[int | ForbiddenError]:
-        """Do what ``take`` does for many, in one transaction; blocks.
+        """Do the work of ``take`` for many calls, in one transaction. Blocks.
 
-        For each call comes what it would return, or raise.
+        The result has, for each call, the number that ``take`` would return or its error.
 
         Raises:
-            ServiceUnreachableError: As of ``take``.
+            ServiceUnreachableError: As in ``take``.
         """
         turns = [self._read(*call) for call in calls]
         counts = MonitorCounts()
@@ -132,7 +133,7 @@ class Monitor:
         return [turn if isinstance(turn, ForbiddenError) else next(new) for turn in turns]
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """Return what was done, as ``Parts.figures_beside`` of the release service has it."""
+        """Return the counts, in the form of ``Parts.figures_beside`` of the release service."""
         with self._lock:
             counts = self.counts
             return {
@@ -155,8 +156,8 @@ class Monitor:
                 names = (runs.device_id for report in decoded for runs in report.devices)
                 if device and (others := {*names} - {device}):
                     return ForbiddenError(
-                        f"device {device!r} sent a report of {min(others)[:256]!r}: each reports "
-                        "for itself alone"
+                        f"device {device!r} sent a report of {min(others)[:256]!r}: a device "
+                        "may report only for itself"
                     )
                 reports = [self._attributed(report) for report in decoded]
             result.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))
@@ -220,16 +221,16 @@ def _add(
 
 
 class ReportGatherer:
-    """Stores reports of many requests together: none needs a thread of its own. One event loop."""
+    """Stores reports of many requests together, so no request needs a thread. One event loop."""
 
     def __init__(self, monitor: Monitor) -> None:
-        """Wait for reports; the monitor stays the caller's."""
+        """Start without reports. The monitor stays the caller's."""
         self._monitor = monitor
         self._waiting: list[tuple[Call, asyncio.Future[int]]] = []
         self._storing: asyncio.Task[None] | None = None
 
     async def receive(self, frames: Sequence[ReportFrame], device: str = "") -> int:
-        """See ``Monitor.take``, which this does in a thread, for all that wait at once."""
+        """Run ``Monitor.take`` in a thread, for all waiting requests at once."""
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(((frames, device), future))
         if self._storing is None:
@@ -242,7 +243,7 @@ class ReportGatherer:
             results = await asyncio.to_thread(self._record, [call for call, _ in part])
             for (_, future), result in zip(part, results, strict=True):
                 if future.done():
-                    continue  # who asked has gone
+                    continue  # the request was cancelled
                 if isinstance(result, Exception):
                     future.set_exception(result)
                 else:
@@ -255,5 +256,5 @@ class ReportGatherer:
         except Exception as error:  # noqa: BLE001 - raised where the call was made
             if len(calls) == 1 or isinstance(error, ServiceUnreachableError):
                 return [error] * len(calls)
-            # what the store does not take must not keep from it what others send
+            # frames that the store refuses must not block those of other requests
             return [result for call in calls for result in self._record([call])]

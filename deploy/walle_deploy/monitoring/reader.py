@@ -1,4 +1,4 @@
-"""Reads how versions, and the groups of releases, do: of all that any worker counted."""
+"""Reads the health of versions and of a release's groups, as counted by all workers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,22 +25,22 @@ type _Kept = dict[tuple[int, int], tuple[int, WindowCounts]]
 class HealthReader:
     """A ``HealthSource``. One thread; blocks on the store; raises ServiceUnreachableError.
 
-    What windows add up to is remembered, so that asking again costs as much as is new.
+    It remembers the sums of closed windows, so another read costs only the new windows.
     """
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Read nothing yet."""
+        """Start without any reads."""
         self._store = store
         self._kept: _Kept = {}
-        """By scope and first window: up to which one, and what was counted until then."""
+        """By scope and first window: the last window of the sum, and the sum."""
 
     def health(self, task: str, version: str) -> VersionHealth:
-        """Return how a version does on all devices that count, as of the last batch."""
+        """Return the health of a version on all devices that count, as of the last batch."""
         with self._looking(f"{task}@{version}") as look:
             return look.health(Scope(task, version), task, version)
 
     def release_health(self, query: ReleaseHealthQuery) -> ReleaseHealth:
-        """Return how both groups of a release do."""
+        """Return the health of both groups of a release."""
         with self._looking(f"release {query.release_id}") as look:
             return ReleaseHealth(
                 new=look.group(query, "new", query.version),
@@ -54,7 +54,7 @@ class HealthReader:
                 yield _Look(transaction, self._kept)
         except DeployError as error:
             raise ServiceUnreachableError(
-                f"how {what} does is not known now: {error.message}"
+                f"the health of {what} cannot be read now: {error.message}"
             ) from error
         while len(self._kept) > _KEPT_MAX:
             del self._kept[next(iter(self._kept))]
@@ -64,23 +64,23 @@ class _Look:
     def __init__(self, transaction: ReadTransaction, kept: _Kept) -> None:
         self._transaction = transaction
         self._kept = kept
-        # who counts has read the clock before the last window ended
+        # a counting worker may have read the clock before the last window ended
         self._closed = transaction.window_at(transaction.now_ms()) - 2
 
     def health(
         self, scope: Scope, task: str, version: str, step_ms: int | None = None
     ) -> VersionHealth:
         stored = self._transaction.scopes([scope]).get(scope)
-        if stored is None or step_ms not in {None, stored.step_ms}:  # nothing of this step came
+        if stored is None or step_ms not in {None, stored.step_ms}:  # no report of this step yet
             return VersionHealth(task=task, version=version)
         first = 0 if step_ms is None else stored.step_from
         key = stored.id, first
         until, counts = self._kept.pop(key, (-1, WindowCounts()))
         if until < stored.minutes_from - 1:
-            # what was not looked at may be in an hour now
+            # a window not yet read may be part of an hour now
             until, counts = -1, WindowCounts()
         windows = self._transaction.windows(stored.id, stored.row_of(first), until)
-        # as numbers never fall, nothing is counted any more in those before the last one
+        # window numbers never fall, so all windows before the last one are final
         closed = [window for window in windows[:-1] if window.number > until]
         counts.merge(merged_counts(window.data for window in closed))
         self._kept[key] = closed[-1].number if closed else until, counts
@@ -94,7 +94,7 @@ class _Look:
         stored = self._transaction.scopes([own]).get(own)
         windows: Sequence[CountedWindow] = ()
         if stored is not None:
-            # one that has become part of an hour tells nothing of minutes any more
+            # a window inside an hour no longer tells its minutes
             first = max(query.after + 1, stored.minutes_from)
             windows = self._transaction.windows(stored.id, first, end=self._closed + 1)
         return GroupHealth(
@@ -107,7 +107,7 @@ class _Look:
 def health_of(
     task: str, version: str, windows: Sequence[CountedWindow], counts: WindowCounts
 ) -> VersionHealth:
-    """Return what windows say, of all from some moment on: each device is in one of them."""
+    """Return the sum of all windows since some moment. Each device is in exactly one of them."""
     return VersionHealth(
         task=task,
         version=version,

@@ -1,7 +1,7 @@
-"""Reports on their way to a monitor in another process: batches of frames over HTTP.
+"""Carries reports to a monitor in another process: batches of frames over HTTP.
 
-For cloud sides that are not the monitor's own process: ``HttpReportSink`` there,
-``read_batch`` behind a path of the release service. ``walle cloud`` has what waits in its tables.
+For a cloud side in another process than the monitor: ``HttpReportSink`` is the sender, and the
+release service calls ``read_batch``. ``walle cloud`` keeps waiting reports in its tables instead.
 """
 
 import threading
@@ -21,39 +21,40 @@ from walle_stream.wire.report_batch import BATCH_MAX_BYTES, decode_batch
 from walle_stream.wire.reports import REPORTS_MAX_BYTES, claimed_bytes
 
 OWN_MAX_BYTES: Final = 1024 * 1024
-"""Largest batch of a device that reports for itself: it has one device's counts."""
+"""Largest batch of a device that reports for itself; it has one device's counts."""
 
 _OWN_FRAMES_MAX: Final = 1_000
 _INFLATED: Final = 4
-"""So many times as long a batch may be inflated."""
+"""Largest ratio of a batch's inflated length to its own limit."""
 
 
 def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
-    """Return the frames of a batch, of which nothing is counted yet.
+    """Return the frames of a batch, before any counting.
 
-    A device may speak for itself alone; who is none, for any.
+    A ``device`` may report only for itself; without one, the caller may report for any device.
 
     Raises:
-        EnvelopeError: It is no batch, or too large, also inflated, or has too many frames for one
-            device.
+        EnvelopeError: The batch is malformed, too large (also inflated), or has too many frames
+            for one device.
     """
     frames = [ReportFrame(*frame) for frame in decode_batch(batch)]
     most = _INFLATED * (OWN_MAX_BYTES if device else BATCH_MAX_BYTES)
     claimed = [claimed_bytes(frame.body) for frame in frames]  # longer ones are not decoded
     if (size := sum(length for length in claimed if length <= REPORTS_MAX_BYTES)) > most:
-        raise EnvelopeError(f"a batch of {size} bytes inflated: at most {most}")
+        raise EnvelopeError(f"a batch has {size} bytes inflated: at most {most} are allowed")
     if device and len(frames) > _OWN_FRAMES_MAX:
         raise EnvelopeError(
-            f"a batch of {len(frames)} frames of device {device!r}: at most {_OWN_FRAMES_MAX}"
+            f"a batch has {len(frames)} frames of device {device!r}: at most {_OWN_FRAMES_MAX} "
+            "are allowed"
         )
     return frames
 
 
 class HttpReportSink:
-    """A ``ReportSink`` that sends frames to a service; a thread of its own does.
+    """A ``ReportSink`` that sends frames to a service, in a thread of its own.
 
-    Features never wait for it: what does not fit into its memory while the service is away
-    is dropped, the oldest first, and counted. So is what a dying process had not sent.
+    Features never wait for it. While the service is away, it keeps frames in bounded memory. It
+    drops the oldest frames beyond that, and counts them. A killed process loses its unsent frames.
     """
 
     def __init__(
@@ -63,10 +64,10 @@ class HttpReportSink:
         backoff_s: float = BACKOFF_S,
         token: Callable[[], str] | None = None,
     ) -> None:
-        """Start its thread; ``url`` has no path.
+        """Start the thread; ``url`` has no path.
 
-        ``max_bytes`` are of frames that wait. ``backoff_s`` is before the second attempt, doubled
-        for each further one, up to 10 s. ``token`` is asked before each request.
+        ``max_bytes`` limits waiting frames. ``backoff_s`` is the time before the second attempt;
+        it doubles for each further one, up to 10 s. ``token`` is called before each request.
         """
         self._held = HeldReports((), max_bytes)
         self._changed = threading.Condition()
@@ -74,11 +75,11 @@ class HttpReportSink:
 
     @property
     def dropped(self) -> int:
-        """Frames, because the service was away for too long or refused them."""
+        """Frames dropped because the service was away for too long or refused them."""
         return self._held.dropped + self._outlet.dropped
 
     def take(self, frames: Sequence[ReportFrame]) -> None:
-        """Let frames wait for their turn; see ``ReportSink.take``. Never blocks."""
+        """Queue frames; see ``ReportSink.take``. Never blocks."""
         with self._changed:
             self._held.add(frames)
 
@@ -88,13 +89,13 @@ class HttpReportSink:
             return self._held.first(max_bytes)
 
     def forget_reports(self, part: Sequence[Waiting]) -> None:
-        """Let frames go; see ``ReportTable.forget_reports``."""
+        """Remove frames; see ``ReportTable.forget_reports``."""
         with self._changed:
             self._held.forget(part)
             self._changed.notify()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what waits, for so long at most; then what is left is dropped, and counted."""
+        """Send waiting frames for at most ``timeout_s``, then drop and count the rest."""
         with self._changed:
             self._changed.wait_for(lambda: not self._held.waiting, timeout_s)
         self._outlet.close()

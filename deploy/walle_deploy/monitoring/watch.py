@@ -1,4 +1,4 @@
-"""Looks at how versions do now and then, and tells what the alarm board finds."""
+"""Watches the health of versions, and passes on the messages of the alarm board."""
 
 import logging
 import threading
@@ -22,28 +22,28 @@ from walle_stream.clock import wall_ms
 from walle_stream.errors import WalleError
 
 type Version = tuple[str, str]
-"""``SCENARIO/TASK``, and a version of it."""
+"""A task as ``SCENARIO/TASK``, and its version."""
 
 RECENT_WINDOWS: Final = 15
-"""Minutes that ``recent`` is about, with the one at hand."""
+"""Minutes that ``recent`` covers, including the current one."""
 _log = logging.getLogger(__name__)
 _KEY: Final = "alarms/board"
 
 
 class FleetView:
-    """How versions did of late, whichever worker counted them. One thread; blocks on the store."""
+    """Recent health of versions, counted by any worker. One thread; blocks on the store."""
 
     def __init__(self, store: ReleaseStore, wanted: Callable[[], Collection[Version]]) -> None:
-        """Read nothing yet."""
+        """Start without any reads."""
         self._store = store
         self._wanted = wanted
         self._windows: dict[Version, list[CountedWindow]] = {}
         self._since_ms: dict[Version, int] = {}
 
     def versions(self) -> dict[Version, int]:
-        """Look; return when the last report of each version came, epoch ms.
+        """Read the store, and return the time of each version's last report in epoch ms.
 
-        Of a version that nobody ever reported: when it was first asked for here.
+        For a version without any report it is the time of the first look for it.
 
         Raises:
             ServiceUnreachableError: The store cannot be read.
@@ -58,46 +58,46 @@ class FleetView:
             for scope, stored in scopes.items():
                 windows = transaction.windows(stored.id, first)
                 self._windows[scope[:2]] = list(windows)
-                # of one that is silent when it was not
+                # a silent version has an older last window
                 last = windows or transaction.windows(stored.id, 0, END)
-                if last and last[-1].last_ms <= now_ms:  # the clock is not set back since
+                if last and last[-1].last_ms <= now_ms:  # false after the clock was set back
                     self._since_ms[scope[:2]] = last[-1].last_ms
         return dict(self._since_ms)
 
     def recent(self, task: str, version: str) -> VersionHealth:
-        """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look."""
+        """Return a version's health in the last ``RECENT_WINDOWS``, as of the last look."""
         windows = self._windows.get((task, version), [])
         return health_of(task, version, windows, merged_counts(window.data for window in windows))
 
 
 class News(Protocol):
-    """Where messages come from that no rule is about."""
+    """A source of messages that belong to no rule."""
 
     def look(self) -> list[AlarmMessage]:
-        """Return what is new since the last look; blocks on where it comes from."""
+        """Return messages since the last look; blocks on the source."""
 
     def keep(self) -> None:
-        """Remember that all that ``look`` gave was told, so that a restart tells it no more."""
+        """Remember that all messages of ``look`` were told, so no restart tells them again."""
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
-    """What a watch has besides."""
+    """Optional parts of a watch."""
 
     rows: StoredRows | None = None
-    """Keeps which alarms were told, so that a restart, or another process, tells none again."""
+    """Store of told alarms, so that no restart or other process tells them again."""
     is_active: Callable[[str, str], bool] = lambda _task, _version: True
-    """Whether a version should be on devices: others may be silent."""
+    """Return whether a version should be on devices; other versions may be silent."""
     leads: Callable[[], bool] = lambda: True
-    """Whether this process is the one of several that looks, now."""
+    """Return whether this process, of several, looks now."""
     news: News | None = None
     is_idle: Callable[[], bool] = lambda: True
-    """Whether all that was told is where it should go. What waits while the process dies is
-    told again by the next one: alarms come at least once, under the same id where it is one of
-    a release."""
+    """Return whether all messages were delivered or dropped. If the process is killed before, the
+    next one tells waiting messages again. So alarms come at least once, and those of a release keep
+    their id."""
 
 
 class AlarmWatch:
-    """A thread that looks. What it tells must not block (``Webhook.send``)."""
+    """A thread that looks at regular times. ``tell`` must not block (``Webhook.send``)."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class AlarmWatch:
         every_s: float,
         options: WatchOptions | None = None,
     ) -> None:
-        """Start its thread."""
+        """Start the thread."""
         self._fleet = fleet
         self._board = board
         self._tell = tell
@@ -119,10 +119,10 @@ class AlarmWatch:
         self._thread.start()
 
     def look(self, now_ms: int) -> list[AlarmMessage]:
-        """Look once, tell, and return what was told; blocks. The thread does so by itself.
+        """Look once, tell new messages and return them; blocks. The thread does this by itself.
 
         Raises:
-            StoreError: It was told, and will be again after a restart.
+            StoreError: The messages were told, and will be told again after a restart.
         """
         self.keep()
         board, rows = self._board, self._options.rows
@@ -138,7 +138,7 @@ class AlarmWatch:
             news = self._options.news
             messages = [*(news.look() if news is not None else ()), *alarms]
         except BaseException:
-            board.firing = before  # nobody was told: the next look finds it again
+            board.firing = before  # no message was told: the next look finds the alarms again
             raise
         for message in messages:
             _log.warning("alarm %s", message.text)
@@ -148,10 +148,10 @@ class AlarmWatch:
         return messages
 
     def keep(self) -> None:
-        """Remember what was told, once all of it is where it should go. Blocks on the store.
+        """Remember the told messages once all are delivered. Blocks on the store.
 
         Raises:
-            StoreError: It is not remembered, and will be told again after a restart.
+            StoreError: Nothing is remembered: a restart will tell the messages again.
         """
         if self._is_kept or not self._options.is_idle():
             return
@@ -163,7 +163,7 @@ class AlarmWatch:
         self._is_kept = True
 
     def close(self) -> None:
-        """Look no more; may be called twice."""
+        """Stop looking; may be called twice."""
         self._ends.set()
         self._thread.join()
 
@@ -173,10 +173,10 @@ class AlarmWatch:
                 if self._options.leads():
                     self.look(wall_ms())
                 else:
-                    self._is_kept = True  # another one looks: what it keeps counts
+                    self._is_kept = True  # another process looks, and keeps what it told
             except WalleError as error:
                 _log.warning("alarms: %s", error)
-            except Exception:  # noqa: BLE001 - looking must go on, whatever one look met
+            except Exception:  # noqa: BLE001 - one failed look must not end the thread
                 _log.exception("alarms: a look failed")
 
 
@@ -184,7 +184,7 @@ class AlarmWatch:
 def watching(
     fleet: FleetView, alarms: AlarmsSpec, board: AlarmBoard, options: WatchOptions
 ) -> Iterator[None]:
-    """Watch; blocks on the store, at the end also on what waits for the webhook."""
+    """Watch for the block's duration. Blocks on the store; the end also waits for the webhook."""
     hook = alarms.webhook
     how = WebhookOptions(timeout_s=hook.timeout / 1_000, attempts=hook.attempts)
     webhook = Webhook(hook.url, hook.secret.encode(), how)

@@ -1,8 +1,8 @@
-"""Sends alarms to an address: JSON by POST, signed, tried again, never in anybody's way.
+"""Sends alarms to an address as signed JSON by POST, with retries, in its own thread.
 
 Header ``walle-signature``: ``t=MS,sha256=HEX``, where HEX is HMAC-SHA256 with the shared
 secret of the text ``MS`` + ``.`` + the body. A receiver compares it and refuses old times.
-Header ``walle-alarm``: the message's id, the same whenever it is sent again.
+Header ``walle-alarm``: the message's id, the same for each attempt.
 """
 
 import hashlib
@@ -30,24 +30,24 @@ _TRY_AGAIN: Final = frozenset({408, 425, 429})
 
 
 class WebhookOptions(msgspec.Struct, frozen=True):
-    """How an address is treated."""
+    """Limits of requests to the receiver."""
 
     timeout_s: float = 5.0
-    """To connect, and for all headers of the answer; of its body nothing is read."""
+    """Limit for the connection, and for all response headers; the body is not read."""
     attempts: int = 6
-    """Of one message; then it is dropped."""
+    """Attempts for one message; then it is dropped."""
     backoff_s: float = 0.5
-    """Before the second attempt, doubled for each further one."""
+    """Time before the second attempt, doubled for each further one."""
     backoff_max_s: float = 30.0
     waiting: int = 1_000
-    """Messages that wait; the oldest is dropped for one more."""
+    """Largest number of waiting messages; one more drops the oldest."""
 
 
 class Webhook:
-    """One address. Thread-safe; its own thread sends, one message after the other."""
+    """A client of one address. Thread-safe; its own thread sends one message at a time."""
 
     def __init__(self, url: str, secret: bytes, options: WebhookOptions | None = None) -> None:
-        """Start its thread."""
+        """Start the thread."""
         self.sent = 0
         self.dropped = 0
         self._url = url
@@ -61,7 +61,7 @@ class Webhook:
         self._thread.start()
 
     def send(self, message: AlarmMessage) -> None:
-        """Let a message wait for its turn; never blocks."""
+        """Queue a message; never blocks."""
         with self._changed:
             self._waiting.append(message)
             if len(self._waiting) > self._options.waiting:
@@ -70,24 +70,24 @@ class Webhook:
             self._changed.notify()
 
     def is_idle(self) -> bool:
-        """Return whether every message was taken, or dropped."""
+        """Return whether every message was delivered or dropped."""
         with self._changed:
             return not self._waiting and not self._is_busy
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what waits, for so long at most; then what is left is dropped.
+        """Send waiting messages for at most ``timeout_s``, then drop the rest.
 
-        An attempt that hangs may take a time-out longer.
+        A hanging attempt may add three times ``WebhookOptions.timeout_s``.
         """
         with self._changed:
             self._is_closed = True
             self._changed.notify()
         self._thread.join(timeout_s)
         self._ends.set()
-        # an attempt may be under way: to connect, to send, and to wait for the headers
+        # an attempt may be running: it connects, sends, and waits for the headers
         self._thread.join(3 * self._options.timeout_s)
         with self._changed:
-            # what is in hand is counted here: nobody asks when that attempt has ended
+            # the message in hand counts as dropped, whatever becomes of its attempt
             self.dropped += len(self._waiting) + self._is_busy
             self._waiting.clear()
             self._is_over = True
@@ -119,10 +119,10 @@ class Webhook:
             if 0 < status < _OK:
                 return True
             if status in _REFUSED and status not in _TRY_AGAIN:
-                break  # it will not take it later either
-        # the path may hold what only the receiver should know
+                break  # a retry would be refused too
+        # the path may be a secret of the receiver
         host = urlsplit(self._url).hostname
-        _log.warning("alarm %s was not taken by %s: it is dropped", message.id, host)
+        _log.warning("alarm %s was refused or not delivered to %s: it is dropped", message.id, host)
         return False
 
     def _post(self, http: urllib3.PoolManager, message: AlarmMessage) -> int:
@@ -139,7 +139,7 @@ class Webhook:
         except urllib3.exceptions.HTTPError as error:
             _log.info("alarm %s waits: %s", message.id, words_of(error))
             return 0
-        response.close()  # what else a receiver has to say may have no end
+        response.close()  # the body may have no end
         return response.status
 
 

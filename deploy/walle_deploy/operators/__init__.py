@@ -1,1 +1,1 @@
-"""Who may change releases: people with tokens of an issuer, and their roles."""
+"""Operators, who may change releases: people with tokens of an issuer, and their roles."""

@@ -1,4 +1,4 @@
-"""Finds out which operator asks: a token of the issuer, for this audience, with a role."""
+"""Authenticates operators by a token of the issuer, for this audience, with a role."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from walle_stream.errors import ForbiddenError, IdentityError
 
 
 class OperatorAuthenticator:
-    """Believes tokens of ``spec.operators``. Any thread."""
+    """Accepts tokens of ``spec.operators``. Any thread."""
 
     def __init__(self, spec: OperatorsSpec) -> None:
         """Read keys and lists; blocks.
@@ -33,14 +33,14 @@ class OperatorAuthenticator:
         )
         self._tokens = Tokens(spec, self._keys, [spec.audience], self._operator)
         self.headers = self._tokens.headers
-        """Those of a request that it looks at, in lower case."""
+        """Request headers that ``prove`` reads, in lower case."""
 
     def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> Operator:
-        """Return who asks, see ``DeviceAuthenticator``; blocks where keys have to be read again.
+        """Return the operator, see ``DeviceAuthenticator``; blocks if keys must be read again.
 
         Raises:
-            IdentityError: Nobody is proven; the answer is 401.
-            ForbiddenError: Who asks has no role here; the answer is 403.
+            IdentityError: There is no proven identity; the answer is 401.
+            ForbiddenError: The operator has no role here; the answer is 403.
         """
         self._keys.refresh()
         if self._revoked is not None:
@@ -50,7 +50,7 @@ class OperatorAuthenticator:
     def _operator(self, claims: Mapping[str, Any]) -> Operator:
         spec = self.spec
         subject, name = claims["sub"], claims.get(spec.name_claim)
-        # whom the audit log calls the controller is nobody
+        # the audit log's name for the controller is reserved
         if not isinstance(name, str) or name == "controller":
             raise IdentityError(f"the token has no name of an operator in {spec.name_claim!r}")
         token_id = str(claims.get("jti", ""))

@@ -1,4 +1,4 @@
-"""A person, or a program, that works on releases."""
+"""A person or program that works on releases."""
 
 from typing import Final, Literal
 
@@ -7,38 +7,38 @@ import msgspec
 from walle_stream.errors import ForbiddenError
 
 type Role = Literal["viewer", "author", "approver"]
-"""A viewer looks. An author creates, pauses and rolls back, too; an approver does all of that,
-and lets a release go on by hand."""
+"""A viewer reads. An author also creates, pauses and rolls back. An approver also approves and
+advances releases by hand."""
 
 ROLES: Final[tuple[Role, ...]] = ("viewer", "author", "approver")
-"""Each may do what those before it may."""
+"""Roles in order; each includes the rights of all before it."""
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """Who works on releases."""
+    """An operator of releases."""
 
     name: str
     role: Role
     issuer: str = ""
-    """Who says so; empty where nobody does."""
+    """Issuer of the token; empty without one."""
     subject: str = ""
-    """Whom the issuer means, however he is called."""
+    """The issuer's id of the operator, whatever the name is."""
     is_verified: bool = True
-    """Whether that was proven; else it is what somebody typed."""
+    """Whether a token proved the name; otherwise the name is typed text."""
 
     @property
     def person(self) -> str:
-        """What tells people apart: the same one never counts twice."""
+        """Key of the person: the same person never counts twice."""
         return f"{self.issuer} {self.subject}" if self.is_verified else self.name
 
     def need(self, role: Role) -> None:
-        """Refuse who may not do what a role may.
+        """Refuse an operator whose role has fewer rights than another role.
 
         Raises:
-            ForbiddenError: The role is another.
+            ForbiddenError: The role does not suffice.
         """
         if ROLES.index(self.role) < ROLES.index(role):
             raise ForbiddenError(
-                f"{self.name!r} has the role {self.role}: that needs the role {role} "
+                f"{self.name!r} has the role {self.role}: this needs the role {role} "
                 "(docs/deploy/operators.md)"
             )

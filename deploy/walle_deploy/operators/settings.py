@@ -1,4 +1,4 @@
-"""Who may change releases over HTTP: ``spec.operators`` of a release service's YAML."""
+"""Settings of operators over HTTP: ``spec.operators`` of a release service's YAML."""
 
 from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
@@ -18,30 +18,36 @@ _Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=2
 def _safe_url(text: str) -> str:
     parts = urlsplit(checked_url(text))
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
-        raise ValueError("expected https://: who can change the keys on their way is an operator")
+        raise ValueError(
+            "expected https://: anybody who alters the keys on their way becomes an operator"
+        )
     return text
 
 
 class OperatorsSpec(IssuerSpec):
-    """Operators prove who they are by tokens of one issuer, such as those of OpenID Connect."""
+    """Operators prove their identity with tokens of one issuer, such as OpenID Connect."""
 
     keys: PathField | None = Field(
         default=None,
         description="Public keys of the issuer (JWKS, RFC 7517): Ed25519, P-256 and RSA.",
     )
     keys_url: Annotated[_Text, AfterValidator(_safe_url)] | None = Field(
-        default=None, description="Where the issuer has them, in place of keys."
+        default=None, description="Address of the issuer's keys, in place of keys."
     )
     audience: _Text = Field(default=OPERATORS, description="Claim aud of operators' tokens.")
-    name_claim: _Text = Field(default="sub", description="What the audit log calls an operator.")
-    role_claim: _Text = Field(default="role", description="A text, or a list of texts.")
+    name_claim: _Text = Field(
+        default="sub", description="Claim with an operator's name for the audit log."
+    )
+    role_claim: _Text = Field(
+        default="role", description="Claim with the roles: a text, or a list of texts."
+    )
     roles: dict[_Text, Role] = Field(
         default={role: role for role in ROLES},
         max_length=10_000,
-        description="What values of that claim may do; the most of them counts.",
+        description="Role for each value of that claim; the highest counts.",
     )
     second_person: StrictBool = Field(
-        default=False, description="A release begins when another person has approved it."
+        default=False, description="A release begins only after another person approved it."
     )
 
     @model_validator(mode="after")

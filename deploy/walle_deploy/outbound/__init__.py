@@ -1,1 +1,1 @@
-"""Requests to servers that are not trusted, for whoever sends them."""
+"""Requests to untrusted servers, for all packages."""

@@ -1,7 +1,7 @@
-"""Requests over HTTP to servers that may be slow, away or hostile.
+"""Requests over HTTP to servers that may be slow, unreachable or hostile.
 
-What urllib3 does not have: a bound in time on an answer's headers, errors in few words, and a
-request that is sent again where a kept connection ended.
+It adds to urllib3 a time limit for an answer's headers, short error texts, and a second attempt
+after a kept connection ended.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Any, Final
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-# what it warns of names whole addresses, and a signature is not for logs
+# its warnings contain whole addresses, and logs must not show signatures
 logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
 
 _SHOWN: Final = 200
@@ -23,7 +23,7 @@ _SHOWN: Final = 200
 def limit_headers(pools: urllib3.PoolManager, headers_s: float) -> None:
     """Cut off a server that takes longer than ``headers_s`` for the headers of an answer.
 
-    The pools were not used yet.
+    Call it before the first use of the pools.
     """
     pools.pool_classes_by_scheme = _pools(headers_s)
 
@@ -33,14 +33,14 @@ def get_unread(
 ) -> urllib3.BaseHTTPResponse:
     """Send a GET request and return the answer, its body unread; blocks.
 
-    Where a kept connection ends without an answer, it is sent once more: the server may have
-    closed it just as it was used again (RFC 9112, section 9.3.1).
+    If a kept connection ends without an answer, the request is sent once more: the server may
+    have closed the connection just before (RFC 9112, section 9.3.1).
 
-    Nobody follows where the address leads elsewhere. The time-out is of each attempt.
+    Redirects are not followed. The time-out applies to each attempt.
 
     Raises:
-        ProtocolError: The connection ended; any other HTTPError of urllib3 besides.
-        ValueError: The address is none.
+        ProtocolError: The connection ended. Other errors are urllib3's HTTPErrors.
+        ValueError: The address is not valid.
     """
     every = {**pools.headers, **headers}
 
@@ -52,24 +52,24 @@ def get_unread(
     try:
         return sent()
     except urllib3.exceptions.ProtocolError as error:
-        # ``Limited`` says so of one that had brought an answer before
+        # ``Limited`` raises this for a connection that had brought an answer before
         if not isinstance(error.args[-1], ConnectionAbortedError):
             raise
     return sent()
 
 
 def one_line(text: str) -> str:
-    """Return what a server sent as it may stand in a log: printable, in one line, not long."""
+    """Return a server's text for a log: printable, in one line, and cut."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN]
 
 
 def words_of(error: BaseException) -> str:
-    """Return why a request failed, in the system's words and without names of classes."""
+    """Return the reason of a failed request, in the system's words and without class names."""
     chain: list[BaseException] = [error]
     while (behind := chain[-1].__cause__ or chain[-1].__context__) and behind not in chain:
         chain.append(behind)
         if isinstance(behind, OSError):
-            break  # what is behind that one was handled while the request was made
+            break  # errors behind this one were handled during the request
     if isinstance(chain[-1], OSError) and chain[-1].strerror:
         return one_line(chain[-1].strerror)
     if any(isinstance(cause, (TimeoutError, urllib3.exceptions.TimeoutError)) for cause in chain):
@@ -78,7 +78,7 @@ def words_of(error: BaseException) -> str:
 
 
 def _pools(headers_s: float) -> dict[str, Any]:
-    # a server that sends its headers byte by byte keeps every read short: the timer ends it
+    # a server that sends headers byte by byte keeps each read short: only a timer ends it
     def limited(base: Any) -> Any:
         class Limited(base):  # type: ignore[misc]
             answered: socket.socket | None = None
@@ -92,14 +92,14 @@ def _pools(headers_s: float) -> dict[str, Any]:
                 try:
                     response = super().getresponse(*args, **kwargs)
                 except (HTTPException, OSError) as error:
-                    if cut.is_set():  # not the server hung up
+                    if cut.is_set():  # the timer ended it, not the server
                         raise TimeoutError from None
                     if isinstance(error, ConnectionError) and self.answered is sock:
                         raise ConnectionAbortedError(*error.args) from None
                     raise
                 finally:
                     timer.cancel()
-                if cut.is_set():  # half of the headers look like all of them
+                if cut.is_set():  # cut headers look like complete ones
                     response.close()
                     raise TimeoutError
                 self.answered = sock
@@ -121,4 +121,4 @@ def _shut(sock: socket.socket, cut: Event) -> None:
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # it ended meanwhile
+        return  # the connection ended meanwhile

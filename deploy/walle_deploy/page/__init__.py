@@ -1,1 +1,1 @@
-"""Pages for operators, made on the server: releases, their evidence, one stop button."""
+"""Server-rendered pages for operators: releases, their evidence, one stop button."""

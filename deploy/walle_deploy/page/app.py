@@ -1,7 +1,7 @@
-"""The pages as routes: who may see and do what, and under which headers.
+"""The pages as routes, with access rights and response headers.
 
-A page is made of the store alone, so any worker makes it, also after a restart. The one change, to
-stop a release, names the revision that its page showed: from an old page nothing happens.
+A page is made from the store alone, so any worker can make it, also after a restart. The only
+change is to stop a release. It names the revision of its page, so an old page changes nothing.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ COOKIE: Final = "walle_operator"
 
 
 type Stop = Callable[[Operator, str, str, str, int], object]
-"""Stops a release: who, which, one of ``STOPS``, why, at which revision; blocks."""
+"""Stops a release; blocks. Arguments: operator, name, one of ``STOPS``, reason, revision."""
 
 type _Page = Callable[[Request], Awaitable[Response]]
 
 _BODY_MAX, _WHY_MAX = 16_384, 500
-_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,4000}")  # RFC 6750; of more a cookie is dropped
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,4000}")  # RFC 6750; browsers drop longer cookies
 _REVISION: Final = re.compile(r"[0-9]{1,18}")
 _HEADERS: Final = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # with no-referrer our own forms would have no origin
+    "referrer-policy": "same-origin",  # with no-referrer our own forms would lack an origin
     "cache-control": "no-store",
 }
 
@@ -50,7 +50,7 @@ def page_routes(
 ) -> list[Route]:
     """Return the pages over a store, which stays the caller's.
 
-    ``header`` is where ``operator_of`` looks for a token, in lower case.
+    ``header`` is the header in which ``operator_of`` expects a token, in lower case.
     """
     pages = _Pages(store, operator_of, stop, header)
     posts = {
@@ -85,11 +85,11 @@ class _Pages:
     async def stop(self, request: Request) -> Response:
         operator = await self._prove(request, request.cookies.get(COOKIE, ""))
         if operator.role == "viewer":
-            raise ForbiddenError("a viewer changes nothing")
+            raise ForbiddenError("the role viewer may not change anything")
         name, form = request.path_params["name"], await self._form(request)
         action, revision = form.get("action"), form.get("revision", "")
         if action not in STOPS or not _REVISION.fullmatch(revision):
-            raise EnvelopeError("that is no form of ours: open the release again")
+            raise EnvelopeError("this form is not valid: open the release again")
         why = "".join(character for character in form.get("why", "") if character.isprintable())
         await asyncio.to_thread(self._stop, operator, name, action, why[:_WHY_MAX], int(revision))
         return RedirectResponse(f"/releases/{quote(name, safe='')}", 303)
@@ -97,10 +97,10 @@ class _Pages:
     async def sign_in(self, request: Request) -> Response:
         token = (await self._form(request)).get("token", "").strip()
         if not _TOKEN.fullmatch(token):
-            raise IdentityError("that is no token, or one of more than 4,000 characters")
+            raise IdentityError("this is not a token, or it has more than 4,000 characters")
         await self._prove(request, token)
         response = RedirectResponse("/", 303)
-        # the browser says how it came, whatever proxies are between
+        # the browser's origin tells its own scheme, whatever proxies are between
         is_safe = request.headers.get("origin", "").startswith("https:")
         response.set_cookie(COOKIE, token, secure=is_safe, httponly=True, samesite="strict")
         return response
@@ -112,7 +112,7 @@ class _Pages:
 
     async def _prove(self, request: Request, token: str) -> Operator:
         headers = list(request.scope["headers"])
-        # a proxy may have written one
+        # a proxy may have added a token
         if token and not {self._header, TOKEN_HEADER} & {*request.headers}:
             value = f"Bearer {token}".encode("latin-1", "replace")
             headers.append((self._header.encode(), value))
@@ -125,11 +125,11 @@ class _Pages:
             text = "" if isinstance(body, Response) else body.decode("ascii")
             return dict(parse_qsl(text, strict_parsing=True, max_num_fields=9))
         except ValueError:
-            raise EnvelopeError("that is no form of ours, or too long") from None
+            raise EnvelopeError("this form is not valid, or too long") from None
 
 
 def _answering(page: _Page) -> _Page:
-    """Return a page with our headers, or with what is wrong in words."""
+    """Return a page with our headers, or with an error message."""
 
     async def respond(request: Request) -> Response:
         try:
@@ -158,10 +158,12 @@ def _answering(page: _Page) -> _Page:
 
 def _check_origin(request: Request) -> None:
     site, origin = (request.headers.get(name, "") for name in ("sec-fetch-site", "origin"))
-    # no page can change these; browsers send the first one where the connection is safe
+    # scripts of a page cannot change these; browsers send the first over secure connections
     is_own = bool(origin) and origin.partition("://")[2] == request.headers.get("host")
     if site != "same-origin" and (site or not is_own):
-        raise ForbiddenError("another site's page, or none, sent this: nothing was changed")
+        raise ForbiddenError(
+            "another site's page, or no page, sent this request: nothing was changed"
+        )
 
 
 def _file(name: str, kind: str) -> _Page:

@@ -1,4 +1,4 @@
-"""How the devices with a release's version become more, drawn over its steps."""
+"""A chart of a release's devices over its steps."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,16 +13,16 @@ from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import WINDOW_MS
 
 _LEFT, _RIGHT, _WIDTH, _LABEL = 84, 884, 900, 84
-"""Of the picture, and the width of a step's name."""
+"""Coordinates of the picture, and the width of a step's name."""
 _SIZES: Final = (1, 2, 5, 10, 30, 60, 120, 180, 360, 720, 1_440, 2_880, 10_080, 43_200)
-"""Minutes between two marks. The store has whole hours of what is older than a day."""
+"""Minutes between two marks. Beyond a day, the store has only whole hours."""
 _DAY, _BINS, _TICKS = 1_440, 150, 10
 
 
 def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[AuditEntry]) -> Html:
-    """Return shares of devices over time, as steps plan them and as devices reported.
+    """Return shares of devices over time, as planned by the steps and as reported by devices.
 
-    The log is that of the release, the oldest entry first.
+    The log is the release's, the oldest entry first.
     """
     begin = progress.created_ms
     end = max(look.now_ms() if progress.is_open else progress.since_ms, begin + WINDOW_MS)
@@ -35,7 +35,7 @@ def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[Audi
     planned, names, room = [(x(begin), 0.0)], [], float(_WIDTH)
     for entry in log:
         planned += [(x(entry.at_ms), planned[-1][1]), (x(entry.at_ms), entry.percent / 100)]
-    for entry in reversed(log):  # of two without room for both names, the later one has it
+    for entry in reversed(log):  # if two names do not fit, the later one is shown
         left = min(x(entry.at_ms), _WIDTH - _LABEL)
         if left + _LABEL <= room:
             share = f" {entry.percent:g} %" if entry.stage == "gray" else ""
@@ -59,13 +59,13 @@ def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[Audi
 def _moments(
     look: ReadTransaction, progress: Progress, until_ms: int
 ) -> Iterator[tuple[float, float, float]]:
-    """Yield epoch ms, and devices of both groups that reported, a minute on average."""
+    """Yield epoch ms, and the mean number of reporting devices per minute of both groups."""
     end = until_ms // WINDOW_MS
     counted: dict[int, list[int]] = {}
     for index, group in enumerate(("new", "control")):
         scope = group_scope(progress.task, progress.release, group)
         for stored in look.scopes([scope]).values():
-            # 0 is all that is longer ago than a month, and the minute at hand is not over
+            # window 0 holds everything older than a month; the current minute is not over
             for window in look.windows(stored.id, 1):
                 at = window.last_ms // WINDOW_MS
                 at -= at % 60 * (window.number < stored.minutes_from)
@@ -94,7 +94,7 @@ def _times(begin: int, end: int) -> Iterator[tuple[int, str]]:
 
 
 def _line(every: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    return (*every, *((x + 2, y) for x, y in every[:1] if len(every) == 1))  # one makes no line
+    return (*every, *((x + 2, y) for x, y in every[:1] if len(every) == 1))  # one point is no line
 
 
 def _size(minutes: float, most: int) -> int:

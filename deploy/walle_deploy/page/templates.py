@@ -1,11 +1,10 @@
-"""Fills templates: whatever is filled in is escaped, so no text becomes markup.
+"""Fills templates, and escapes each value, so that no text becomes markup.
 
-A field is as in ``str.format``. Where its format is the name of another template, that one is
-filled with the value as ``it``, or with each one of a list; None is nothing there.
+A field is as in ``str.format``. If its format is the name of another template, that template is
+filled with the value as ``it``, or with each item of a list. None fills in nothing.
 
-What is shown may be anybody's: a device's classes of errors, an author's names, an operator's
-reasons. So characters that nobody sees, or that reorder what stands beside them, are shown as
-their escapes, and long texts are cut.
+Devices, authors and operators choose many of the shown texts: classes of errors, names, reasons. So
+invisible or reordering characters are shown as escapes, and long texts are cut.
 """
 
 import re
@@ -22,17 +21,17 @@ _SHOWN_MAX: Final = 2_000
 
 
 class Html:
-    """Markup: what ``filled`` returns, and nothing else is."""
+    """Markup from ``filled``; no other text is markup."""
 
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        """Keep it."""
+        """Take the text."""
         self.text = text
 
 
 def filled(name: str, **values: Any) -> Html:
-    """Return a template, filled."""
+    """Return a template with all fields filled in."""
     return Html(_filling.vformat(_templates[name], (), values))
 
 
@@ -44,7 +43,7 @@ class _Filling(Formatter):
             return "".join(filled(format_spec, it=item).text for item in every if item is not None)
         if isinstance(value, Html):
             return value.text
-        if format_spec == "points":  # of a line: numbers, of which none is left out
+        if format_spec == "points":  # numbers of a line; all are kept
             return " ".join(f"{x:.1f},{y:.4f}" for x, y in value)
         if value is None or value == "":
             return "–"

@@ -1,4 +1,4 @@
-"""What the pages show: all releases, one release with its evidence, and what stops it."""
+"""Contents of the pages: all releases, one release with its evidence, and its stop form."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -22,7 +22,7 @@ _ROWS, _ENTRIES, _LAST, _KINDS = 500, 200, 20, 20
 
 
 def _releases(look: ReadTransaction, _: str, __: Mapping[str, str]) -> Html:
-    # those in progress, and then the newest, first
+    # open releases first, then the newest
     every = sorted(look.releases(), key=lambda release: release.is_open)[::-1]
     tasks = {release.task for release in every[:_ROWS]}
     devices = {task: look.device_counts(task) for task in tasks}
@@ -72,21 +72,21 @@ def _release(look: ReadTransaction, role: str, query: Mapping[str, str]) -> Html
 
 def _stop(look: ReadTransaction, role: str, query: Mapping[str, str]) -> Html:
     if role == "viewer":
-        raise ForbiddenError("a viewer changes nothing")
+        raise ForbiddenError("the role viewer may not change anything")
     progress = describe(look, find_release(look, query["name"]))
     if query.get("revision") != str(progress.revision):
         raise ConflictError(
             f"release {progress.release!r} was changed since your page showed it, and is at "
-            f"revision {progress.revision}: look at it as it is now"
+            f"revision {progress.revision}: open it again"
         )
     if set(STOPS).isdisjoint(progress.can):
-        raise ReleaseStateError(f"release {progress.release!r} is over: there is nothing to stop")
+        raise ReleaseStateError(f"release {progress.release!r} has ended: there is nothing to stop")
     ways = {f"can_{way}": progress if way in progress.can else None for way in STOPS}
     return filled("stop", of=progress, **ways)
 
 
 def _kinds(look: ReadTransaction, name: str) -> Iterator[dict[str, Any]]:
-    """Yield shares of the runs of both groups that failed, in all and by how, the most first."""
+    """Yield both groups' shares of failed runs, in total and by class, the most frequent first."""
     health = read_memory(look, name).health
     if health is None:
         return
@@ -108,4 +108,4 @@ PAGES: Final[dict[str, Callable[[ReadTransaction, str, Mapping[str, str]], Html]
     "/releases/{name}": _release,
     "/releases/{name}/stop": _stop,
 }
-"""By path: made of the store, for an operator's role, with what the address says."""
+"""Page functions by path; each gets the store, an operator's role and the parameters."""

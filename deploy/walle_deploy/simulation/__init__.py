@@ -1,1 +1,1 @@
-"""Simulation tests: a task's package in cloud VMs that mimic kinds of devices."""
+"""Simulation tests: a task's package in cloud VMs that act as kinds of devices."""

@@ -1,6 +1,6 @@
 """The process that simulates one kind of devices: ``python -m walle_deploy.simulation.child``.
 
-It replays the recorded events, and counts as hosts count.
+It replays recorded events, and counts runs in the same way as hosts.
 """
 
 import os
@@ -27,9 +27,9 @@ _decode_event: Final = msgspec.json.Decoder(Event).decode
 
 
 def main() -> None:
-    """Read the job, write the results."""
+    """Read the job, and write the results."""
     out = os.dup(1)
-    os.dup2(2, 1)  # nobody else may write among them
+    os.dup2(2, 1)  # nothing else may write to the results
     job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Job)
     tie_to_host(job.host_pid)
     lines = [line for line in job.events.splitlines() if line.strip()]

@@ -14,11 +14,11 @@ _decode: Final = msgspec.json.Decoder(Event).decode
 
 
 def read_events(file: Path) -> bytes:
-    """Read recorded events, JSON Lines, and check every line; empty ones are left out.
+    """Read recorded events as JSON Lines, and check every line; empty lines are left out.
 
     Raises:
-        SourceNotFoundError: There is no such file.
-        SourceError: One is no event, the file cannot be read, or is too large.
+        SourceNotFoundError: The file does not exist.
+        SourceError: A line is not an event, or the file cannot be read or is too large.
     """
     try:
         with file.open("rb") as stream:
@@ -34,7 +34,7 @@ def check_events(data: bytes, name: str = "recorded events") -> bytes:
     """Check every line of JSON Lines, and return those that are not empty.
 
     Raises:
-        SourceError: One is no event, or they are too many.
+        SourceError: A line is not an event, or the data is too large.
     """
     if len(data) > EVENTS_MAX_BYTES:
         raise SourceError(f"{name}: more than {EVENTS_MAX_BYTES} bytes: record fewer events")

@@ -1,4 +1,4 @@
-"""Interpreters of this machine that can simulate."""
+"""Interpreters on this machine that can run simulations."""
 
 import os
 import re
@@ -20,9 +20,9 @@ _TAG: Final = re.compile(r"cpython-(\d)(\d{1,2})")
 
 
 def command_for(tag: str) -> tuple[str, dict[str, str]] | str:
-    """Return the interpreter for a tag with its environment, or why there is none; may block.
+    """Return the interpreter for a tag with its environment, or the reason if none; may block.
 
-    A tag is such as ``cpython-314``; empty for this interpreter's.
+    A tag is such as ``cpython-314``; an empty one means this interpreter.
     """
     if tag in {"", CURRENT_TAG}:
         path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -57,5 +57,5 @@ def _find_interpreter(tag: str) -> tuple[str, dict[str, str]] | str:
 
 
 def _environment(path: str) -> dict[str, str]:
-    # sets of text are iterated in the same order every time
+    # makes the order of sets of strings the same every time
     return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path}

@@ -1,8 +1,8 @@
-"""What the process that simulates is told, and what it tells; over its pipes.
+"""The protocol between a simulation and its child process, over pipes.
 
-The job is one MessagePack value on standard input; results are frames on standard output,
-``u32 length`` and a MessagePack ``VersionResult``, each written when its version is through. The
-file descriptor ``progress_fd`` holds at its beginning where the process is: ``PROGRESS``.
+The job is one MessagePack value on standard input. Results are frames on standard output, each
+written when its version is done: ``u32 length`` and a MessagePack ``VersionResult``. The file
+descriptor ``progress_fd`` holds the current position at its beginning: ``PROGRESS``.
 """
 
 from struct import Struct
@@ -15,7 +15,7 @@ from walle_stream.vm.package.reader import TaskPackage, read_package
 
 LENGTH: Final = Struct("<I")
 PROGRESS: Final = Struct("<II")
-"""Index of the version, and of the event that is being handled, from 1; 0 while it loads."""
+"""Index of the version, and of the current event, from 1; 0 while the version loads."""
 
 STUCK: Final = 86
 """Exit status of a process whose script cannot be stopped."""
@@ -25,36 +25,36 @@ class Job(msgspec.Struct, kw_only=True):
     """One kind of devices."""
 
     packages: list[bytes]
-    """Versions in the order in which they run."""
+    """Versions in their order of execution."""
     events: bytes
     """JSON Lines of ``walle_stream.events.Event``."""
     config: dict[str, Any]
     scale: float
     steps: int
-    """0 for what the package says."""
+    """0 for the package's own limit."""
     memory_bytes: int
     page_timeout_ms: int | None
     out_of_order_ms: int
     page_max_events: int
     progress_fd: int
     host_pid: int
-    """Of the process that waits for it, and which it does not outlive."""
+    """Process that waits for the result; the child never outlives it."""
 
 
 class VersionResult(msgspec.Struct):
-    """One version's."""
+    """The result of one version."""
 
     index: int
     run: VersionRun
     outputs: dict[str, dict[int, bytes]] = {}
-    """By device and trigger position: digest of what a run that succeeded emitted."""
+    """Digest of a successful run's output, by device and trigger position."""
 
 
 def adapted(package: bytes, job: Job) -> TaskPackage:
     """Return a package as devices of a kind run it.
 
     Raises:
-        PackageError: It is no package.
+        PackageError: The package is not valid.
     """
     read = read_package(package)
     task = read.manifest.task

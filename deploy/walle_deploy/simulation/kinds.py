@@ -1,7 +1,7 @@
-"""Kinds of devices that a package is tried on, as YAML of the kind ``DeviceKinds``.
+"""Kinds of devices for simulations, as YAML of the kind ``DeviceKinds``.
 
-What a script can see of a device is its ``ctx.config`` and the contents of its events: a
-kind has both. What else it says (app, OS, model) is for people and reports.
+A script sees of a device its ``ctx.config`` and the contents of its events, so a kind has both. The
+other fields (app, OS, model) are for people and reports.
 """
 
 from typing import Annotated, Any, Final, Literal, Self
@@ -14,7 +14,7 @@ from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict, refuse_twice
 
 SPEEDS: Final = {"": 1.0, "low": 0.25, "middle": 0.5, "high": 1.0}
-"""Share of this machine's speed that a performance class stands for, unless a kind says."""
+"""Default share of this machine's speed, by performance class."""
 
 _MIB: Final = 2**20
 _Text = Annotated[str, Field(max_length=128)]
@@ -28,17 +28,17 @@ class DeviceKind(Strict):
     performance: Literal["", "low", "middle", "high"] = ""
     speed: Annotated[float, Field(gt=0, le=100)] | None = Field(
         default=None,
-        description="The package's limits of wall time and steps are multiplied by this; by "
-        "default 0.25 for low, 0.5 for middle, 1 else.",
+        description="Factor for the package's limits of wall time and steps; by default 0.25 "
+        "for low, 0.5 for middle, 1 otherwise.",
     )
     steps: Annotated[int, Field(ge=1, le=10**12)] | None = Field(
         default=None, description="Most steps of a run, whatever the package says."
     )
     memory: Annotated[SizeBytes, Field(ge=16 * _MIB)] = Field(
-        default=512 * _MIB, description="That the task may take on top of the VM's own."
+        default=512 * _MIB, description="Memory for the task, besides the VM's own."
     )
     interpreter: _Text = Field(
-        default="", description="Such as cpython-314; this machine's by default."
+        default="", description="Interpreter such as cpython-314; this machine's by default."
     )
     app: _Text = ""
     app_version: _Text = ""
@@ -46,10 +46,10 @@ class DeviceKind(Strict):
     os_version: _Text = ""
     model: _Text = ""
     config: dict[str, Any] = Field(
-        default={}, description="What such devices have in ctx.config, over the package's."
+        default={}, description="ctx.config of such devices; it overrides the package's."
     )
     events: PathField | None = Field(
-        default=None, description="Recorded events of such devices; else those given for all."
+        default=None, description="Recorded events of such devices; default: those for all kinds."
     )
 
     @property
@@ -59,16 +59,16 @@ class DeviceKind(Strict):
 
 
 class Tolerances(Strict):
-    """What may differ from the version before."""
+    """Tolerated differences from the previous version."""
 
     failure_rate: _Share = Field(
         default=0.0,
-        description="A kind fails above this share of failed runs, if the version before does "
-        "not fail as often.",
+        description="A kind fails above this share of failed runs, unless the previous version "
+        "fails as often.",
     )
     drift: _Share = Field(
         default=1.0,
-        description="A kind fails above this share of runs with other features than before.",
+        description="A kind fails above this share of runs whose features differ from before.",
     )
 
 
@@ -76,7 +76,7 @@ class DeviceKindsSpec(Strict):
     """All kinds of a fleet."""
 
     time_limit: DurationMs = Field(
-        default=60_000, ge=1_000, description="Of one kind, both versions together."
+        default=60_000, ge=1_000, description="Limit for one kind, both versions together."
     )
     tolerances: Tolerances = Tolerances()
     sequence: SequenceSpec = SequenceSpec()
@@ -89,7 +89,7 @@ class DeviceKindsSpec(Strict):
 
 
 class DeviceKinds(Strict):
-    """The document."""
+    """A document of the kind ``DeviceKinds``."""
 
     api_version: str
     kind: Literal["DeviceKinds"]

@@ -1,7 +1,7 @@
-"""Runs a package in cloud VMs as kinds of devices would, beside the version before it.
+"""Runs a package in cloud VMs as kinds of devices would, beside the previous version.
 
-Each kind has a process of its own: a script that crashes it, fills its memory or never ends costs
-that kind alone. Kinds whose interpreter this machine does not have are said to be not simulated.
+Each kind has a process of its own. A script that crashes, fills its memory or never ends affects
+only its kind. A kind whose interpreter is missing on this machine is reported as not simulated.
 """
 
 import os
@@ -33,7 +33,7 @@ from walle_stream.vm.package.reader import CURRENT_TAG, TaskPackage, read_packag
 
 _LINE_MAX: Final = 400
 _LOOK_S: Final = 0.2
-"""Between looks whether it is to stop."""
+"""Time between two looks at ``stop``."""
 
 
 def simulate(
@@ -45,14 +45,14 @@ def simulate(
     at_once: int = 0,
     stop: Event | None = None,
 ) -> SimulationReport:
-    """Try a package on kinds of devices; blocks until all are through, or their time is.
+    """Try a package on kinds of devices; blocks until all are done or out of time.
 
-    ``events`` are JSON Lines for kinds that have none of their own. ``at_once`` kinds run at the
-    same time; 0 for as many as there are cores. Another thread sets ``stop`` to end it.
+    ``events`` are JSON Lines for kinds without events of their own. ``at_once`` kinds run in
+    parallel; 0 means one per core. Another thread may set ``stop`` to end the simulation.
 
     Raises:
-        ReleaseStateError: It was stopped.
-        PackageError: One of the packages is none.
+        ReleaseStateError: The simulation was stopped.
+        PackageError: A package is not valid.
         SourceError: Recorded events cannot be read, or a kind has none.
     """
     read = read_package(package)
@@ -79,8 +79,8 @@ def _events_of(kind: DeviceKind, shared: bytes | None) -> bytes:
         return read_events(kind.events)
     if shared is None:
         raise SourceError(
-            f"kind {kind.name!r} has no recorded events: name a file of them in the kind, or "
-            "give some for all"
+            f"kind {kind.name!r} has no recorded events: name a file of events in the kind, or "
+            "pass events for all kinds"
         )
     return shared
 
@@ -104,7 +104,7 @@ class _Kind(NamedTuple):
         if isinstance(command, str):
             return KindReport(kind=name, status="not_simulated", reasons=(command,))
         if self.before is not None and tag not in self.before.manifest.interpreters:
-            # nothing to compare with
+            # there is no result to compare with
             versions = versions[-1:]
         results = self._run(versions, events, *command)
         candidate = results[len(versions) - 1]
@@ -162,9 +162,9 @@ class _Kind(NamedTuple):
         )
 
     def _child(self, job: Job, executable: str, environment: dict[str, str]) -> tuple[str, bytes]:
-        """Return why it ended, and what it wrote."""
+        """Return the reason for the child's end, and its output."""
         with tempfile.TemporaryFile() as job_file:
-            # a file, not a pipe: a job is large, and a child that starts slowly reads it later
+            # a file, not a pipe: a job is large, and a slow child reads it later
             job_file.write(msgspec.msgpack.encode(job))
             job_file.seek(0)
             child = subprocess.Popen(  # noqa: S603 - this interpreter, or one found on PATH
@@ -190,15 +190,17 @@ class _Kind(NamedTuple):
         return f"it took longer than {limit_s:g} s (timeLimit) and was ended", out
 
     def _outputs(self, child: subprocess.Popen[bytes]) -> tuple[bytes, bytes] | None:
-        """Return what it wrote; None if its time is over.
+        """Return the child's output; None if its time is over.
 
         Raises:
-            ReleaseStateError: It is to be stopped.
+            ReleaseStateError: ``stop`` was set.
         """
         until_ms = monotonic_ms() + self.spec.time_limit
         while monotonic_ms() < until_ms:
             if self.stop.is_set():
-                raise ReleaseStateError("the simulation was stopped: nobody waits for it")
+                raise ReleaseStateError(
+                    "the simulation was stopped, because its result is no longer needed"
+                )
             with suppress(subprocess.TimeoutExpired):
                 return child.communicate(timeout=_LOOK_S)
         return None
@@ -219,14 +221,14 @@ def _results(out: bytes) -> list[VersionResult]:
         [size] = LENGTH.unpack_from(out, at)
         part = out[at + LENGTH.size : at + LENGTH.size + size]
         if len(part) < size:
-            break  # it died while it wrote
+            break  # the child died during this write
         results.append(msgspec.msgpack.decode(part, type=VersionResult))
         at += LENGTH.size + size
     return results
 
 
 def _broken(package: bytes, events: bytes, number: int, ended: str) -> VersionRun:
-    # of a version that took its process with it: what it did before is lost
+    # a version that crashed its process: its earlier results are lost
     run = VersionRun(read_package(package).manifest.task.version, ended=ended)
     if number:
         line = events.split(b"\n")[number - 1]
@@ -265,7 +267,7 @@ def _reasons(
         reasons.append(f"{run.ended}, {where}" if where else run.ended)
     elif run.failures:
         rate = run.failures / run.runs
-        # of one that ended its process nobody knows how often it fails
+        # the failure rate of a version that crashed its process is unknown
         is_known = previous is not None and previous.runs and not previous.ended
         before = previous.failures / previous.runs if previous and is_known else 0.0
         if rate > max(tolerances.failure_rate, before):

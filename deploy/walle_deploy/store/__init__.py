@@ -1,1 +1,1 @@
-"""Where releases are kept: SQLite or PostgreSQL, state and audit entry in one transaction."""
+"""The release store on SQLite or PostgreSQL; one transaction writes state and audit entry."""

@@ -1,4 +1,4 @@
-"""The store as other parts of the platform ask for it: tables, and rows by key."""
+"""Adapters of the store for other parts: the release table, and rows by key."""
 
 from typing import Final
 
@@ -9,14 +9,14 @@ _ROWS: Final = "rows"
 
 
 class StoredTables:
-    """Where a service has its table from. Every method blocks for a query.
+    """The source of a service's table. Every method blocks for a query.
 
-    Where the database does not answer (ServiceUnreachableError), or what is stored is no table
-    (IntegrityError), the last table still holds.
+    If the database does not answer (ServiceUnreachableError), or the stored table is malformed
+    (IntegrityError), the last table stays valid.
     """
 
     def __init__(self, store: ReleaseStore) -> None:
-        """Watch a store."""
+        """Read from a store, which stays the caller's."""
         self._store = store
         self._last = ReleaseTable(0)
 
@@ -33,18 +33,18 @@ class StoredTables:
 
 
 class StoredRows:
-    """What alarms remember: bytes by key. Thread-safe; raises ServiceUnreachableError."""
+    """The alarms' memory: bytes by key. Thread-safe; raises ServiceUnreachableError."""
 
     def __init__(self, store: ReleaseStore) -> None:
         """Keep rows in a store."""
         self._store = store
 
     def read(self, key: str) -> bytes | None:
-        """Return a row, or None where there is none; blocks."""
+        """Return a row, or None if there is none; blocks."""
         with self._store.reading() as transaction:
             return transaction.snapshot(_ROWS, key)
 
     def save(self, key: str, row: bytes) -> None:
-        """Keep a row in place of the one before; blocks."""
+        """Replace a row; blocks."""
         with self._store.writing() as transaction:
             transaction.put_snapshot(_ROWS, key, row)

@@ -1,12 +1,11 @@
 """Statements that count reports, the same on both databases.
 
-``walle_scopes``: what is counted for, a version or a group of a release. ``walle_counted``: a row
-for each device of a scope. ``walle_windows``: a row for each minute of a scope in which somebody
-reported; see ``rows.CountedWindow``. ``walle_marks``: by device and partition of
-a data directory the last frame that was counted, written with its counts: that is what counts
-each frame once.
+``walle_scopes`` has a row for each scope: a version, or a group of a release. ``walle_counted`` has
+a row for each device of a scope. ``walle_windows`` has a row for each minute of a scope with
+reports; see ``rows.CountedWindow``. ``walle_marks`` has the last counted frame by device and
+partition of a data directory. Marks are written with their counts, so each frame counts once.
 """
-# ruff: noqa: S608 - all texts in the statements are names of ours
+# ruff: noqa: S608 - the statements contain only our own names
 
 import secrets
 from collections.abc import Collection, Mapping
@@ -20,21 +19,21 @@ from walle_deploy.store.rows import WINDOW_MS, CountedDevice, CountedWindow, Sco
 _DEVICE: Final = ", ".join(CountedDevice._fields)
 _WINDOW: Final = ", ".join(CountedWindow._fields)
 _INT: Final = "BIGINT"
-_UPSERT: Final = "WHERE true ON CONFLICT"  # without 'WHERE' SQLite takes ON for a join's
+_UPSERT: Final = "WHERE true ON CONFLICT"  # without 'WHERE', SQLite reads ON as part of a join
 
 
 type Mark = tuple[int, str, int]
-"""The hash of a device, the incarnation of a data directory, and a partition of that."""
+"""The hash of a device, the incarnation of a data directory, and a partition of it."""
 
 
 class CountTransaction(ReadTransaction):
-    """Counting of reports: one such transaction at a time, over all processes.
+    """A transaction that counts reports; one at a time over all processes.
 
-    Each method is about any number of rows, and asks the database once.
+    Each method takes any number of rows, and sends one query.
     """
 
     def begin_window(self, now_ms: int) -> int:
-        """Return the number of the window at hand, which all that is counted now belongs to."""
+        """Return the number of the current window; counts of this transaction belong to it."""
         number, minute = self.window_at(now_ms), now_ms // WINDOW_MS
         self._execute(
             "INSERT INTO walle_clock VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE"
@@ -45,7 +44,7 @@ class CountTransaction(ReadTransaction):
         return number
 
     def marks(self, wanted: Collection[Mark]) -> Mapping[Mark, int]:
-        """Return the number of the last frame that was counted of each; nothing where none was."""
+        """Return the number of the last counted frame of each mark that exists."""
         source = self._dialect.source(device=_INT, incarnation="TEXT", part=_INT)
         rows = self._bulk(
             "SELECT device, incarnation, part, number FROM walle_marks"
@@ -55,7 +54,7 @@ class CountTransaction(ReadTransaction):
         return {(device, name, part): number for device, name, part, number in rows.fetchall()}
 
     def put_marks(self, marks: Mapping[Mark, int], now_ms: int) -> None:
-        """Keep the numbers of last frames, which moved now."""
+        """Store the numbers of last frames, with the time of the change."""
         source = self._dialect.source(
             device=_INT, incarnation="TEXT", part=_INT, number=_INT, moved_ms=_INT
         )
@@ -67,7 +66,7 @@ class CountTransaction(ReadTransaction):
         )
 
     def trim_marks(self, devices: Collection[int], most: int) -> None:
-        """Keep ``most`` marks of each device, those that moved last, and delete its others."""
+        """Keep the ``most`` marks of each device that moved last, and delete its others."""
         source = self._dialect.source(device=_INT)
         self._bulk(
             "DELETE FROM walle_marks WHERE (device, incarnation, part) IN"
@@ -78,7 +77,7 @@ class CountTransaction(ReadTransaction):
         )
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
-        """Return those of some versions that were published."""
+        """Return the versions that are published."""
         source = self._dialect.source(task="TEXT", version="TEXT")
         rows = self._bulk(
             f"SELECT task, version FROM walle_versions WHERE (task, version) IN {source}", versions
@@ -86,8 +85,8 @@ class CountTransaction(ReadTransaction):
         return {(task, version) for task, version in rows.fetchall()}
 
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
-        """Begin to count for a scope that is not there."""
-        # at random: no later scope may have the id of one that is gone
+        """Make a scope that does not exist yet."""
+        # a random id: no later scope may have the id of a dropped one
         stored = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
         self._execute(
             f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
@@ -98,7 +97,7 @@ class CountTransaction(ReadTransaction):
     def counted(
         self, devices: Collection[tuple[int, int]]
     ) -> Mapping[tuple[int, int], CountedDevice]:
-        """Return what is known of devices: (id of the scope, 64 bits of the hash, signed)."""
+        """Return the rows of devices by (id of the scope, signed 64-bit hash)."""
         source = self._dialect.source(scope=_INT, device=_INT)
         rows = self._bulk(
             f"SELECT scope, device, {_DEVICE} FROM walle_counted WHERE (scope, device) IN {source}",
@@ -107,7 +106,7 @@ class CountTransaction(ReadTransaction):
         return {(row[0], row[1]): CountedDevice._make(row[2:]) for row in rows.fetchall()}
 
     def put_counted(self, devices: Mapping[tuple[int, int], CountedDevice]) -> None:
-        """Keep what is known of devices, in place of what was before."""
+        """Replace the rows of devices."""
         source = self._dialect.source(
             scope=_INT, device=_INT, **dict.fromkeys(CountedDevice._fields, _INT)
         )
@@ -119,14 +118,14 @@ class CountTransaction(ReadTransaction):
         )
 
     def window(self, scope: int, number: int) -> CountedWindow | None:
-        """Return one window; None where there is none."""
+        """Return one window, or None if there is none."""
         row = self._execute(
             f"SELECT {_WINDOW} FROM walle_windows WHERE scope = ? AND number = ?", (scope, number)
         ).fetchone()
         return None if row is None else CountedWindow._make((*row[:-1], bytes(row[-1])))
 
     def put_window(self, scope: int, window: CountedWindow) -> None:
-        """Keep a window, in place of the one of its number."""
+        """Store a window; it replaces the one with its number."""
         changed = ", ".join(f"{name} = excluded.{name}" for name in CountedWindow._fields[1:])
         self._execute(
             f"INSERT INTO walle_windows (scope, {_WINDOW}) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -146,7 +145,7 @@ class CountTransaction(ReadTransaction):
         )
 
     def add_unproven(self, reports: Mapping[tuple[str, str], tuple[int, int]]) -> None:
-        """Add to ``unproven`` of published versions, by (task, version); makes no row."""
+        """Add to ``unproven`` of published versions, by (task, version). Makes no row."""
         for name, more in reports.items():
             self._execute(
                 "UPDATE walle_unproven SET bare = bare + ?, wrong = wrong + ?"
@@ -155,7 +154,7 @@ class CountTransaction(ReadTransaction):
             )
 
     def due_scope(self, minutes_from: int) -> StoredScope | None:
-        """Return the scope whose ``minutes_from`` is the least, if it is below that."""
+        """Return the scope with the lowest ``minutes_from`` below the argument, or None."""
         row = self._execute(
             f"SELECT {SCOPE} FROM walle_scopes WHERE minutes_from < ?"
             " ORDER BY minutes_from LIMIT 1",
@@ -164,7 +163,7 @@ class CountTransaction(ReadTransaction):
         return None if row is None else StoredScope(row[0], Scope(*row[1:5]), *row[5:])
 
     def put_edges(self, scope: StoredScope) -> None:
-        """Keep which windows of a scope are folded, and where its release's step began."""
+        """Store the folding limits of a scope, and the start of its release's step."""
         self._execute(
             "UPDATE walle_scopes SET minutes_from = ?, hours_from = ?, step_ms = ?, step_from = ?"
             " WHERE id = ?",
@@ -172,16 +171,16 @@ class CountTransaction(ReadTransaction):
         )
 
     def drop_windows(self, scope: int, first: int, end: int) -> None:
-        """Keep the windows from ``first`` to before ``end`` no longer."""
+        """Delete the windows from ``first`` to before ``end``."""
         self._execute(
             "DELETE FROM walle_windows WHERE scope = ? AND number >= ? AND number < ?",
             (scope, first, end),
         )
 
     def drop_scope(self, scope: StoredScope, devices: int) -> None:
-        """Forget a scope: at once for whoever looks for it, its rows in steps of ``devices``.
+        """Drop a scope: readers miss it at once, its rows go in steps of ``devices``.
 
-        While rows are left, it is the one that is due.
+        While rows are left, ``due_scope`` returns this scope.
         """
         cursor = self._execute(
             "DELETE FROM walle_counted WHERE scope = ? AND device IN"
@@ -192,7 +191,7 @@ class CountTransaction(ReadTransaction):
             self._execute("DELETE FROM walle_windows WHERE scope = ?", (scope.id,))
             self._execute("DELETE FROM walle_scopes WHERE id = ?", (scope.id,))
         else:
-            # no task has this name: reports that come meanwhile begin a scope of their own
+            # no task has this name: reports that arrive now begin a new scope
             self._execute(
                 "UPDATE walle_scopes SET task = '', version = CAST(id AS TEXT), minutes_from = -1"
                 " WHERE id = ?",

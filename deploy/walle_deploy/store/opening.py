@@ -1,4 +1,4 @@
-"""Opens the store that an address names."""
+"""Opens the store of an address."""
 
 import re
 from pathlib import Path
@@ -14,24 +14,23 @@ _ADDRESS: Final = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def open_store(address: str, *, make: bool = True) -> ReleaseStore:
-    """Open the store in the file of SQLite, or at the ``postgresql://...`` that is named.
+    """Open the store in an SQLite file, or at a ``postgresql://...`` address.
 
     Raises:
-        SpecFileError: The address is none.
-        ServiceUnreachableError: It cannot be reached, or psycopg is not installed.
-        IntegrityError: It is no release store, or one of a later version.
+        SpecFileError: The address is not valid.
+        ServiceUnreachableError: The store cannot be reached, or psycopg is not installed.
+        IntegrityError: The database is not a release store, or of a later version.
     """
     if not address.startswith(_POSTGRES):
         if scheme := _ADDRESS.match(address):
-            # what follows may hold a password
+            # the rest may hold a password
             raise SpecFileError(
-                f"the address of the release store is none: it begins with '{scheme[1]}:', "
+                f"the address of the release store is not valid: it begins with '{scheme[1]}:', "
                 "expected postgresql://USER:PASSWORD@HOST/DATABASE, or the path of a file"
             )
         if not (make or Path(address).exists()):
             raise ServiceUnreachableError(
-                f"there is no release store {address}: it is made when the first version is "
-                "published"
+                f"there is no release store {address}: the first published version makes it"
             )
         return SqliteStore(Path(address))
     try:

@@ -1,9 +1,9 @@
 """Release stores: transactions on a database.
 
-Things that belong together are written in one ``WriteTransaction``: all of it is there
-afterwards, or nothing, through ``kill -9`` of the process and of the database. Writers come
-one after the other; readers see one state of everything and wait for nobody. A store may be
-used by several threads, which then take turns, and by any number of processes.
+One ``WriteTransaction`` writes changes that belong together. After ``kill -9`` of the process or of
+the database, either all of them are stored or none. Writers run one after the other. Readers see
+one consistent state and never wait. Any number of processes may use a store; threads of one process
+take turns.
 """
 
 import threading
@@ -18,27 +18,27 @@ from walle_deploy.store.schema import Dialect, Execute
 from walle_deploy.store.writer import WriteTransaction
 
 LEADER: Final = "controller"
-"""Name of the lease of the one process that takes releases on."""
+"""Name of the lease of the one process that drives releases."""
 
 type Kind = Literal["writing", "counting", "reading"]
-"""Of a transaction."""
+"""Kind of a transaction."""
 
 
 class ReleaseStore(ABC):
-    """Transactions on one database; a database brings how one begins.
+    """Transactions on one database; a subclass begins and ends them.
 
-    All raise ServiceUnreachableError where the database does not answer, or is busy for long.
+    All raise ServiceUnreachableError if the database does not answer, or is busy for long.
     """
 
     def __init__(self, dialect: Dialect) -> None:
-        """Begin."""
+        """Take the database's dialect; a subclass connects."""
         self._dialect = dialect
-        # a thread at a time uses the connection
+        # one thread at a time uses the connection
         self._lock = threading.Lock()
 
     @contextmanager
     def writing(self) -> Iterator[WriteTransaction]:
-        """Begin a transaction that is kept when its context ends without an error."""
+        """Begin a transaction; it commits if the context ends without an error."""
         with self._lock, self._transaction("writing") as execute:
             writer = WriteTransaction(execute, self._dialect)
             yield writer
@@ -46,23 +46,23 @@ class ReleaseStore(ABC):
 
     @contextmanager
     def counting(self) -> Iterator[CountTransaction]:
-        """Begin a transaction of reports, kept when its context ends without an error.
+        """Begin a transaction for reports; it commits if the context ends without an error.
 
-        Changes of releases wait for none where the database can have several writers.
+        Changes of releases do not wait for it if the database allows several writers.
         """
         with self._lock, self._transaction("counting") as execute:
             yield CountTransaction(execute, self._dialect)
 
     @contextmanager
     def reading(self) -> Iterator[ReadTransaction]:
-        """Begin a look at one state of everything."""
+        """Begin a read of one consistent state."""
         with self._lock, self._transaction("reading") as execute:
             yield ReadTransaction(execute, self._dialect)
 
     @abstractmethod
     def _transaction(self, kind: Kind) -> AbstractContextManager[Execute]:
-        """Begin a transaction; it is kept when the context ends without an error."""
+        """Begin a transaction; it commits if the context ends without an error."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it; a second call does nothing."""
+        """Close the store; a second call does nothing."""

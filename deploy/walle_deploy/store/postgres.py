@@ -1,8 +1,8 @@
 """The store on PostgreSQL, for release services on several machines.
 
-The schema is the one that the connection's ``search_path`` names; the tables begin with
-``walle_``. A connection that broke is made anew at the next transaction; the one in which it
-broke is not repeated, as it may have been kept.
+The connection's ``search_path`` names the schema; table names begin with ``walle_``. The next
+transaction replaces a broken connection. The broken transaction is not repeated, since it may have
+been committed.
 """
 
 import re
@@ -20,7 +20,7 @@ _DIALECT: Final = Dialect(
     now="CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
     blob="BYTEA",
     has_table="SELECT 1 FROM pg_tables WHERE tablename = ? AND schemaname = current_schema()",
-    # room in a page for a row's next version: no index has to learn of it
+    # free space in a page takes a row's next version without a change of any index
     keyed=" WITH (fillfactor = 75)",
     elements="json_array_elements(CAST(? AS json)) AS source (value)",
     element="value ->> {index}",
@@ -29,7 +29,7 @@ _LOCK: Final = "SELECT pg_advisory_xact_lock(?)"
 _NUMBER: Final = 0x57414C4C45
 _BEGIN: Final[dict[Kind | Literal["making"], tuple[str, tuple[int, ...]]]] = {
     "making": (_LOCK, (_NUMBER,)),
-    # writers come one after the other, as in SQLite; reports wait for each other alone
+    # writers run one after the other, as in SQLite; counting waits only for counting
     "writing": ("SELECT one FROM walle_head FOR UPDATE", ()),
     "counting": (_LOCK, (_NUMBER + 1,)),
     "reading": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", ()),
@@ -40,12 +40,12 @@ class PostgresStore(ReleaseStore):
     """A ``ReleaseStore`` on a PostgreSQL database."""
 
     def __init__(self, url: str) -> None:
-        """Connect, as libpq takes the address; the tables are made where they are missing.
+        """Connect to an address in libpq's form; missing tables are made.
 
         Raises:
-            SpecFileError: That is no such address.
+            SpecFileError: The address is not valid.
             ServiceUnreachableError: The database does not answer.
-            IntegrityError: Its tables are of a later version.
+            IntegrityError: The tables are of a later version.
         """
         super().__init__(_DIALECT)
         self._url = url
@@ -55,14 +55,14 @@ class PostgresStore(ReleaseStore):
             prepare(self._execute, _DIALECT)
 
     def close(self) -> None:
-        """Close it; a second call does nothing."""
+        """Close the store; a second call does nothing."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
     def _execute(self, statement: str, values: Sequence[Any]) -> Cursor:
-        # no statement of ours has a '?' or '%' in a text
+        # no statement has a '?' or '%' in a literal
         return self._connected().execute(statement.replace("?", "%s"), values)
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
@@ -71,7 +71,7 @@ class PostgresStore(ReleaseStore):
                 self._url,
                 connect_timeout=5,
                 application_name="walle",
-                client_encoding="utf8",  # also where the database is SQL_ASCII
+                client_encoding="utf8",  # even if the database is SQL_ASCII
             )
         return self._connection
 
@@ -85,8 +85,8 @@ class PostgresStore(ReleaseStore):
             if self._connection is not None:
                 self._connection.close()
             raise ServiceUnreachableError(
-                f"release store {self._shown}: {_line(error)}; is the database running, and "
-                "is its address right?"
+                f"release store {self._shown}: {_line(error)}; check that the database runs, and "
+                "its address"
             ) from error
         except psycopg.Error as error:
             raise DeployError(f"release store {self._shown}: {_line(error)}") from error
@@ -100,12 +100,12 @@ def _shown(url: str) -> str:
     """Return an address without its password.
 
     Raises:
-        SpecFileError: It is none.
+        SpecFileError: The address is not valid.
     """
     try:
         fields = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
-        # what libpq quotes, or has behind a colon, may be of the password
+        # libpq quotes parts of the address, or puts them behind a colon: both may hold a password
         none: SpecFileError = _none(re.split('[:"]', _line(error), maxsplit=1)[0].rstrip())
         raise none from None
     parts = {name: str(fields.get(name) or "") for name in ("host", "port", "dbname")}
@@ -117,6 +117,6 @@ def _shown(url: str) -> str:
 
 def _none(problem: str) -> SpecFileError:
     return SpecFileError(
-        f"the address of the release store is none of PostgreSQL: {problem}: expected "
-        "postgresql://USER:PASSWORD@HOST/DATABASE, with %XX for what has a meaning in addresses"
+        f"the address of the release store is not valid for PostgreSQL: {problem}: expected "
+        "postgresql://USER:PASSWORD@HOST/DATABASE, with %XX for reserved characters"
     )

@@ -25,7 +25,7 @@ _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, sta
 
 
 class ReadTransaction:
-    """One state of everything that the store keeps. Every method may block for I/O.
+    """A read of one consistent state of the store. Every method may block for I/O.
 
     A task is ``SCENARIO/TASK`` everywhere.
     """
@@ -36,14 +36,14 @@ class ReadTransaction:
         self._dialect = dialect
 
     def now_ms(self) -> int:
-        """Return the database's clock: one for all processes, epoch milliseconds."""
+        """Return the database's clock in epoch milliseconds, the same for all processes."""
         return int(self._execute(f"SELECT {self._dialect.now}", ()).fetchone()[0])
 
     def window_at(self, now_ms: int) -> int:
-        """Return the number of the window at hand: it never falls, whatever the clock does.
+        """Return the number of the current window. It never falls, whatever the clock does.
 
-        It grows with the minutes of the clock, by one where that is set back, and by a day at most
-        between two transactions that count.
+        It grows with the minutes of the clock. If the clock is set back, it grows by one. Between
+        two counting transactions it grows by a day at most.
         """
         minute = now_ms // WINDOW_MS
         row = self._execute("SELECT number, minute FROM walle_clock", ()).fetchone()
@@ -53,14 +53,14 @@ class ReadTransaction:
         return number if minute == last else number + min(max(minute - last, 1), _DAY)
 
     def generation(self) -> int:
-        """Return a number that grows whenever ``table`` gives something else."""
+        """Return a number that grows with each change of ``table``."""
         return _converted(int, self._head("generation")[0], "the table's number")
 
     def table(self, known: Mapping[str, VersionFiles] | None = None) -> ReleaseTable:
-        """Return all that a check of a device needs.
+        """Return the table for checks of devices.
 
-        Files of a table before, by ``TASK@VERSION``, are not read again: a published version never
-        changes, and one may have files of very many devices.
+        ``known`` has files of an earlier table by ``TASK@VERSION``, which are not read again. A
+        published version never changes, and it may have files for very many devices.
         """
         rows = self._execute(
             "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
@@ -82,14 +82,14 @@ class ReadTransaction:
         return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
 
     def files(self, task: str, version: str) -> VersionFiles | None:
-        """Return the files of a published version; None where there is none."""
+        """Return the files of a published version, or None if there is none."""
         row = self._execute(
             "SELECT files FROM walle_versions WHERE task = ? AND version = ?", (task, version)
         ).fetchone()
         return None if row is None else _decoded(VersionFiles, row[0], f"{task}@{version}")
 
     def tasks(self) -> Sequence[str]:
-        """Return the tasks of which a version was published, sorted."""
+        """Return the tasks with published versions, sorted."""
         rows = self._execute("SELECT DISTINCT task FROM walle_versions", ()).fetchall()
         return sorted(_converted(str, task, "a version's task") for (task,) in rows)
 
@@ -106,7 +106,7 @@ class ReadTransaction:
         }
 
     def release(self, release_id: str) -> StoredRelease | None:
-        """Return a release, or None where there is none of that name."""
+        """Return a release, or None if there is none of that name."""
         row = self._execute(
             f"SELECT {_RELEASE} FROM walle_releases WHERE release_id = ?",  # noqa: S608 - ours
             (release_id,),
@@ -114,7 +114,7 @@ class ReadTransaction:
         return None if row is None else _release(row)
 
     def releases(self, task: str = "", *, only_open: bool = False) -> Sequence[StoredRelease]:
-        """Return releases, the oldest first; of a task, where one is named."""
+        """Return releases, the oldest first; only those of ``task`` if it is given."""
         rows = self._execute(
             f"SELECT {_RELEASE} FROM walle_releases"  # noqa: S608 - ours
             " WHERE (? = '' OR task = ?) AND is_open >= ? ORDER BY position",
@@ -123,19 +123,19 @@ class ReadTransaction:
         return [_release(row) for row in rows]
 
     def stable(self) -> Mapping[str, str]:
-        """Return by task the version of devices that no release takes in; "" is none."""
+        """Return each task's version for devices outside all releases; "" means no version."""
         rows = self._execute("SELECT task, version FROM walle_stable", ()).fetchall()
         return _converted(dict[str, str], dict(rows), "the stable versions")
 
     def audit_head(self) -> AuditHead:
-        """Return the end of the audit log, as it is kept beside the entries."""
+        """Return the end of the audit log, as stored beside the entries."""
         number, digest = self._head("audit_number, audit_hash")
         return _converted(AuditHead, {"number": number, "hash": digest}, "the audit log's end")
 
     def audit(
         self, release_id: str = "", after: int = 0, limit: int = END
     ) -> Sequence[SealedEntry]:
-        """Return entries of the audit log behind the number ``after``, the oldest first."""
+        """Return entries of the audit log after the number ``after``, the oldest first."""
         rows = self._execute(
             "SELECT number, release_id, entry, hash FROM walle_audit"
             " WHERE number > ? AND (? = '' OR release_id = ?) ORDER BY number LIMIT ?",
@@ -151,14 +151,14 @@ class ReadTransaction:
         ]
 
     def snapshot(self, kind: str, name: str) -> bytes | None:
-        """Return what ``put_snapshot`` kept, None where it kept nothing."""
+        """Return the bytes of ``put_snapshot``, or None."""
         row = self._execute(
             "SELECT data FROM walle_snapshots WHERE kind = ? AND name = ?", (kind, name)
         ).fetchone()
         return None if row is None else bytes(row[0])
 
     def device_counts(self, task: str) -> Mapping[str, int]:
-        """Return by version how many devices reported it last; each is counted once."""
+        """Return the number of devices by version; a device counts for the last reported one."""
         rows = self._execute(
             "SELECT versions.version, walle_windows.seen FROM walle_scopes"
             " JOIN walle_windows ON walle_windows.scope = walle_scopes.id"
@@ -170,14 +170,14 @@ class ReadTransaction:
         return dict(rows)
 
     def lease_ends_ms(self, name: str) -> int:
-        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it."""
+        """Return the end of a lease by the database's clock; 0 if it was never taken."""
         row = self._execute(
             "SELECT expires_ms FROM walle_leases WHERE name = ?", (name,)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
     def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
-        """Return those of some scopes that something was counted for."""
+        """Return those of the scopes that exist in the store."""
         columns = ("task", "version", "release_id", "kind")
         source = self._dialect.source(**dict.fromkeys(columns, "TEXT"))
         rows = self._execute(
@@ -189,7 +189,7 @@ class ReadTransaction:
         return {stored.scope: stored for stored in scopes}
 
     def unproven(self, task: str, version: str) -> tuple[int, int]:
-        """Return how many reports of a version had no receipt, and how many an invalid one."""
+        """Return the numbers of a version's reports without a receipt, and with an invalid one."""
         query = "SELECT bare, wrong FROM walle_unproven WHERE task = ? AND version = ?"
         row = self._execute(query, (task, version)).fetchone()
         return (0, 0) if row is None else (row[0], row[1])
@@ -199,7 +199,7 @@ class ReadTransaction:
     ) -> Sequence[CountedWindow]:
         """Return the windows of a scope from ``first`` to before ``end``, in order.
 
-        Up to ``after`` their ``data`` is left empty: whoever asks knows it.
+        Windows up to ``after`` have empty ``data``, because the caller already has it.
         """
         rows = self._execute(
             "SELECT number, seen, failed, crashed, last_ms,"
@@ -225,7 +225,7 @@ def _release(row: Sequence[Any]) -> StoredRelease:
 
 
 def _converted[T](kind: type[T], value: object, what: str) -> T:
-    # a file of SQLite takes any value in any column
+    # an SQLite file takes any value in any column
     try:
         return msgspec.convert(value, kind)
     except msgspec.MsgspecError as error:

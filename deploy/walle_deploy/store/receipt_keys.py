@@ -1,7 +1,7 @@
-"""Keys of receipts, kept in the release store: one list for all of its services.
+"""Keys of receipts in the release store, one list for all of its services.
 
-A key signs for a day, from a minute after it was made (all services know it by then), and is
-believed for eight days more. What is not of these days, by a clock that was wrong, goes.
+A key signs for one day. It begins a minute after it was made, when all services know it. It stays
+valid for eight days more. Keys outside these days, made by a wrong clock, are deleted.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,20 +33,20 @@ class _StoredKey(msgspec.Struct, frozen=True):
 
 
 class OpenMode(msgspec.Struct, frozen=True):
-    """When services asked nobody who he is: what was reported then may be from anybody."""
+    """Times without authentication: any caller may have sent the reports of these times."""
 
     until_ms: int = 0
-    """The next look of the last one that did."""
+    """Time of the next look of the last service without authentication."""
     releases: frozenset[str] = frozenset()
-    """That were there meanwhile: whatever clocks do, these stay."""
+    """Releases that existed meanwhile; they stay here whatever clocks do."""
 
     def includes(self, release_id: str, created_ms: int) -> bool:
-        """Return whether a release was there meanwhile."""
+        """Return whether a release existed meanwhile."""
         return release_id in self.releases or self.until_ms >= created_ms
 
 
 class StoredReceiptKeys:
-    """Keys of receipts, and the clock that these go by. Any thread; ``refresh`` blocks, seldom."""
+    """Keys of receipts, and their clock. Any thread; ``refresh`` blocks, but seldom."""
 
     def __init__(
         self,
@@ -55,24 +55,24 @@ class StoredReceiptKeys:
         *,
         is_open: bool = False,
     ) -> None:
-        """Look at nothing yet; the store stays the caller's.
+        """Start without a look at the store, which stays the caller's.
 
-        ``is_open``: anybody gets receipts, and each look notes that in the store. ``monotonic`` is
-        in milliseconds.
+        With ``is_open`` any caller gets receipts, and each look records this in the store.
+        ``monotonic`` returns milliseconds.
         """
         self._store = store
         self._monotonic = monotonic
         self._is_open = is_open
         self._lock = Lock()
         self.known: ReceiptKeys | None = None
-        """Those of the last ``refresh``, None where nobody looked yet."""
+        """Keys of the last ``refresh``, None before the first."""
         self._ordered: list[_StoredKey] = []
-        self._ahead_ms = 0.0  # of the database's clock before the monotonic one
+        self._ahead_ms = 0.0  # the database's clock minus the monotonic clock
         self._next_ms = -float(LOOK_MS)
 
     @property
     def keys(self) -> ReceiptKeys:
-        """Those of the last ``refresh``, the same object while they are the same; the first asks.
+        """Keys of the last ``refresh``; the first access asks. Unchanged keys are the same object.
 
         Raises:
             ServiceUnreachableError: The database does not answer.
@@ -80,15 +80,15 @@ class StoredReceiptKeys:
         return self.known or self.refresh()
 
     def now_ms(self) -> int:
-        """Return the database's clock as of the last ``refresh`` and the time since."""
+        """Return the database's clock as of the last ``refresh``, plus the time since."""
         return int(self._monotonic() + self._ahead_ms)
 
     def refresh(self) -> ReceiptKeys:
-        """Take newer keys over, make one where it is time, and return all of them.
+        """Read newer keys, make one if it is due, and return all of them.
 
         Raises:
             ServiceUnreachableError: The database does not answer; the last keys stay in use.
-            IntegrityError: What is stored are no keys.
+            IntegrityError: The stored keys are malformed.
         """
         with self._lock:
             if self.known is not None and self._monotonic() < self._next_ms:
@@ -99,7 +99,7 @@ class StoredReceiptKeys:
                 keys, now_ms = self._rotated()
             if self._is_open:
                 with self._store.writing() as transaction:
-                    # until the next look, or a release that begins before it would seem proven
+                    # valid until the next look: a release that begins before must not seem proven
                     names = {release.release_id for release in transaction.releases()}
                     mode = OpenMode(now_ms + LOOK_MS, read_open_mode(transaction).releases | names)
                     transaction.put_snapshot(_KIND, _OPEN, msgspec.json.encode(mode))
@@ -115,7 +115,7 @@ class StoredReceiptKeys:
     def _rotated(self) -> tuple[Sequence[_StoredKey], int]:
         with self._store.writing() as transaction:
             keys, now_ms = _read(transaction), transaction.now_ms()
-            if _is_due(keys, now_ms):  # no other service was first
+            if _is_due(keys, now_ms):  # no other service made one meanwhile
                 kept = [key for key in keys if abs(now_ms - key.made_ms) <= _KEPT_MS]
                 keys = [_StoredKey(*new_key(), now_ms), *kept]
                 transaction.put_snapshot(_KIND, _NAME, msgspec.json.encode(keys))
@@ -123,16 +123,16 @@ class StoredReceiptKeys:
 
 
 def read_open_mode(transaction: ReadTransaction) -> OpenMode:
-    """Return what the store knows of services that asked nobody who he is.
+    """Return the stored times and releases without authentication.
 
     Raises:
-        IntegrityError: What is stored is not that.
+        IntegrityError: The stored data is malformed.
     """
     data = transaction.snapshot(_KIND, _OPEN)
     try:
         return OpenMode() if data is None else msgspec.json.decode(data, type=OpenMode)
     except msgspec.MsgspecError as error:
-        wrong: IntegrityError = altered("which releases were there in the open mode", error)
+        wrong: IntegrityError = altered("the record of releases in the open mode", error)
         raise wrong from error
 
 
@@ -148,6 +148,6 @@ def _read(transaction: ReadTransaction) -> Sequence[_StoredKey]:
         return msgspec.json.decode(data, type=list[_StoredKey])
     except msgspec.MsgspecError as error:
         raise IntegrityError(
-            f"the keys of receipts in the release store were altered: {error}: delete that row of "
+            f"the keys of receipts in the release store were altered: {error}: delete their row of "
             "walle_snapshots (kind receipts); devices get new receipts"
         ) from error

@@ -1,7 +1,7 @@
-"""What the store keeps, as its callers see it.
+"""Rows of the store, as its callers see them.
 
-The store knows neither stages nor gates: a release is a name, a revision, text that only the
-layer above reads, and what it offers now.
+The store knows neither stages nor gates. A release is a name, a revision, text that only the
+layer above reads, and its present offer.
 """
 
 from typing import Final, NamedTuple
@@ -12,24 +12,24 @@ from walle_deploy.model.releases import ActiveRelease
 
 
 class StoredRelease(msgspec.Struct, frozen=True, kw_only=True):
-    """A release as it lies in the store."""
+    """A stored release."""
 
     release_id: str
     task: str
     """``SCENARIO/TASK``."""
     version: str
     revision: int
-    """Grows by one with every change, from 1."""
+    """Begins at 1, and grows by one with every change."""
     is_open: bool
     created_ms: int
     state: str
     """JSON of the layer above."""
     offer: ActiveRelease | None = None
-    """What devices are given now, or lose; None for nothing."""
+    """The version that devices get or lose now; None for neither."""
 
     @property
     def is_offered(self) -> bool:
-        """Whether it gives its version to some devices now."""
+        """Whether the release gives its version to devices now."""
         return self.offer is not None and self.offer.stage != "withdrawn"
 
 
@@ -37,38 +37,38 @@ class AuditHead(msgspec.Struct, frozen=True):
     """The end of the audit log's chain."""
 
     number: int = 0
-    """Of the last entry; 0 for none."""
+    """Number of the last entry; 0 for none."""
     hash: str = ""
-    """Of the last entry, SHA-256 in hexadecimal digits."""
+    """Hash of the last entry, SHA-256 in hexadecimal digits."""
 
 
 class SealedEntry(msgspec.Struct, frozen=True):
-    """An entry of the audit log with what ties it to the one before."""
+    """An entry of the audit log with its link to the previous entry."""
 
     number: int
     """From 1, without gaps."""
     release_id: str
-    """Whose it is; empty where it is no release's."""
+    """The release of the entry, or empty."""
     text: str
-    """Canonical JSON; it names the hash of the entry before."""
+    """Canonical JSON; it contains the hash of the previous entry."""
     hash: str
     """SHA-256 of the text, hexadecimal."""
 
 
 LAST: Final = "last"
-"""Group of a task without a version: each device is counted once, with the version that it reported
-last. Its windows are no times: their numbers are ids of the versions' scopes."""
+"""Group of a task without a version. Each device counts once, with the version that it reported
+last. The numbers of its windows are no times, but ids of the versions' scopes."""
 
 
 END: Final = 2**62
-"""Behind the numbers of all windows."""
+"""A number above those of all windows."""
 
 WINDOW_MS: Final = 60_000
-"""How long a window lasts."""
+"""Length of a window."""
 
 
 class Scope(NamedTuple):
-    """What reports are counted for: a version, or a group of devices of a release with it."""
+    """A target for counts: a version, or a group of a release."""
 
     task: str
     """``SCENARIO/TASK``."""
@@ -79,10 +79,10 @@ class Scope(NamedTuple):
 
 
 class StoredScope(NamedTuple):
-    """A scope in the store, and how its windows are kept.
+    """A scope in the store, and the limits of its folding.
 
-    A window is a minute of the database's clock, see ``ReadTransaction.window_at``. Old ones are
-    folded: those before ``minutes_from`` into hours, those before ``hours_from`` into one, 0.
+    A window is a minute of the database's clock, see ``ReadTransaction.window_at``. Windows before
+    ``minutes_from`` are folded into hours, those before ``hours_from`` into one, number 0.
     """
 
     id: int
@@ -92,12 +92,12 @@ class StoredScope(NamedTuple):
     hours_from: int
     """The same, not above ``minutes_from``."""
     step_ms: int
-    """The step of its release of which something was counted last; 0 for none."""
+    """The last step of its release with counts; 0 for none."""
     step_from: int
-    """The first window in which something was counted of it."""
+    """The first window with counts of that step."""
 
     def row_of(self, number: int) -> int:
-        """Return the number of the window in which one is kept."""
+        """Return the number of the stored window that includes a window."""
         if number >= self.minutes_from:
             return number
         return number - number % 60 if number >= self.hours_from else 0
@@ -107,32 +107,32 @@ class CountedDevice(NamedTuple):
     """One device in one scope."""
 
     failures: int
-    """Failed runs, since it was first counted here."""
+    """Failed runs since the device's first report here."""
     crashes: int
     seen: int
-    """The window in which it reported last."""
+    """Window of the last report."""
     failed: int
-    """That of its last failed run; -1 for none."""
+    """Window of the last failed run; -1 for none."""
     crashed: int
-    """That of its last crash; -1 for none."""
+    """Window of the last crash; -1 for none."""
     weighed: int
-    """That from which times and sizes of its runs counted last; -1 for none."""
+    """Window of the last report whose times and sizes counted; -1 for none."""
 
 
 class CountedWindow(NamedTuple):
     """One window of one scope.
 
-    Each device is in one window's ``seen``, that in which it reported last. So devices that
-    reported since any window are the sum over the windows since, and no set of devices is kept.
+    Each device is in the ``seen`` of one window, that of its last report. So the number of devices
+    that reported since a window is the sum over all windows since, without any set of devices.
     """
 
     number: int
     seen: int
-    """Devices that reported here last."""
+    """Devices with their last report in this window."""
     failed: int
-    """Devices that had their last failed run here."""
+    """Devices with their last failed run in this window."""
     crashed: int
-    """Devices that had their last crash here."""
+    """Devices with their last crash in this window."""
     last_ms: int
     data: bytes
-    """All else that was counted, of the layer above."""
+    """All other counts, in the layer above's encoding."""

@@ -1,8 +1,8 @@
-"""The tables, and their version: a store of another one is refused.
+"""The tables, and their version: a store of another version is refused.
 
-One text for SQLite and PostgreSQL; what they call differently is a ``Dialect``. Times are
-epoch milliseconds of the database's clock. ``walle_head`` has one row: writers hold it, so
-they come one after the other, and the audit log has one order.
+One text serves SQLite and PostgreSQL; a ``Dialect`` has their differences. Times are epoch
+milliseconds of the database's clock. Writers hold the one row of ``walle_head``. So they run one
+after the other, and the audit log has one order.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,44 +16,43 @@ SCHEMA_VERSION: Final = 5
 
 
 class Cursor(Protocol):
-    """What both libraries' cursors can do."""
+    """The common methods of both libraries' cursors."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows were changed."""
+        """The number of changed rows."""
 
     def fetchone(self) -> Any:
         """Return the next row, or None."""
 
     def fetchall(self) -> list[Any]:
-        """Return the other rows."""
+        """Return the remaining rows."""
 
 
 type Execute = Callable[[str, Sequence[Any]], Cursor]
-"""Runs a statement whose values stand as ``?``."""
+"""Runs a statement with ``?`` for each value."""
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """What two databases call differently."""
+    """SQL that differs between the two databases."""
 
     now: str
     """Expression of the database's clock in epoch milliseconds."""
     blob: str
     has_table: str
-    """Query that gives a row where the table ``?`` is there."""
+    """Query that returns a row if the table ``?`` exists."""
     keyed: str
-    """Behind a table of small rows that are found by their key and changed often."""
+    """Suffix for a table of small rows that are found by key and changed often."""
     elements: str
-    """Source of one row with a column ``value`` for each element of the JSON array ``?``."""
+    """Source with a row for each element of the JSON array ``?``, in the column ``value``."""
     element: str
     """Element ``{index}`` of the array in ``value``."""
 
     def source(self, **columns: str) -> str:
         """Return a source of rows that come as one value: a JSON array of arrays.
 
-        However many rows a statement is about, it is one statement with one value.
-
-        The columns' types are by their names, in the order of the arrays.
+        So a statement about any number of rows has one value. ``columns`` has the columns' types by
+        name, in the order of the arrays.
         """
         selected = ", ".join(
             f"CAST({self.element.format(index=index)} AS {kind}) AS {name}"
@@ -96,13 +95,13 @@ CREATE TABLE walle_windows (scope BIGINT NOT NULL, number BIGINT NOT NULL, seen 
 CREATE TABLE walle_marks (device BIGINT NOT NULL, incarnation TEXT NOT NULL, part BIGINT NOT NULL,
   number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (device, incarnation, part)) KEYED;
 """
-"""``position`` tells releases of a millisecond apart; from scopes on, what devices reported."""
+"""``position`` orders releases of one millisecond. Tables from ``walle_scopes`` on hold counts."""
 
 
 def prepare(execute: Execute, dialect: Dialect) -> None:
-    """Make the tables, or see that they are this version's.
+    """Make the tables, or check that they are of this version.
 
-    Runs within a transaction of the caller, who keeps others from doing the same.
+    The caller's transaction must exclude other calls.
 
     Raises:
         IntegrityError: The tables are of another version, or were altered.
@@ -119,12 +118,12 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
         raise wrong
     if version != SCHEMA_VERSION:
         raise IntegrityError(
-            f"the release store has tables of version {version}, this walle knows "
+            f"the release store has tables of version {version}, but this walle knows version "
             f"{SCHEMA_VERSION}: "
             + (
-                "nothing converts them: begin a new store"
+                "they cannot be converted: begin a new store"
                 if version < SCHEMA_VERSION
-                else "upgrade it"
+                else "upgrade walle"
             )
         )
 
@@ -135,13 +134,13 @@ def no_head() -> Never:
     Raises:
         IntegrityError: Always.
     """
-    gone: IntegrityError = altered("walle_head", "its row is gone")
+    gone: IntegrityError = altered("walle_head", "its row is missing")
     raise gone
 
 
 def altered(what: str, problem: object) -> IntegrityError:
-    """Return what is raised where a store holds what none of ours wrote."""
+    """Return the error for data that no walle wrote."""
     return IntegrityError(
-        f"{what}: what the release store has of it was altered: {problem}; put the database's "
-        "last backup in its place"
+        f"{what}: the release store's data was altered: {problem}; restore the database's last "
+        "backup"
     )

@@ -12,7 +12,7 @@ from walle_deploy.store.schema import Dialect, Execute, altered, prepare
 from walle_stream.errors import DeployError, IntegrityError, ServiceUnreachableError, StoreFullError
 
 _DIALECT: Final = Dialect(
-    # unixepoch('subsec') is not in the SQLite of every system
+    # not every SQLite has unixepoch('subsec')
     now="CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)",
     blob="BLOB",
     has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
@@ -21,19 +21,19 @@ _DIALECT: Final = Dialect(
     element="json_extract(value, '$[{index}]')",
 )
 _PRIMARY: Final = 0xFF
-_FULL_BYTES: Final = 65_536  # what it writes at once
+_FULL_BYTES: Final = 65_536  # SQLite writes this at once
 
 
 class SqliteStore(ReleaseStore):
     """A ``ReleaseStore`` in one file."""
 
     def __init__(self, path: Path) -> None:
-        """Open it; the file and its tables are made where they are missing.
+        """Open the file; a missing file or table is made.
 
         Raises:
-            ServiceUnreachableError: It cannot be opened, or is busy for long.
+            ServiceUnreachableError: The file cannot be opened, or is busy for long.
             StoreFullError: The disk is full.
-            IntegrityError: It is no database, or one of a later version.
+            IntegrityError: The file is not a database, or one of a later version.
         """
         super().__init__(_DIALECT)
         self._path = path
@@ -43,7 +43,7 @@ class SqliteStore(ReleaseStore):
             )
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
-                # a commit is on the disk when it returns: devices act on it
+                # a commit must be on the disk when it returns, because devices act on it
                 self._connection.execute("PRAGMA synchronous = FULL")
                 with self._transaction("writing") as execute:
                     prepare(execute, _DIALECT)
@@ -52,14 +52,14 @@ class SqliteStore(ReleaseStore):
                 raise
 
     def close(self) -> None:
-        """Close it; a second call does nothing."""
+        """Close the store; a second call does nothing."""
         with self._lock:
             self._connection.close()
 
     @contextmanager
     def _transaction(self, kind: Kind) -> Iterator[Execute]:
         with self._mapped():
-            # one writer, whatever it is for
+            # there is one writer, also for counting
             self._connection.execute("BEGIN" if kind == "reading" else "BEGIN IMMEDIATE")
             execute: Any = self._connection.execute
             try:
@@ -74,7 +74,7 @@ class SqliteStore(ReleaseStore):
         code = error.sqlite_errorcode
         if code & _PRIMARY == sqlite3.SQLITE_FULL:
             return True
-        # of its index in shared memory SQLite says no more than that it could not write
+        # for its index in shared memory, SQLite reports any failed write as an I/O error
         if code & _PRIMARY != sqlite3.SQLITE_IOERR:
             return False
         try:
@@ -91,16 +91,16 @@ class SqliteStore(ReleaseStore):
                 raise altered(f"release store {self._path}", error) from error
             if self._is_full(error):
                 raise StoreFullError(
-                    f"release store {self._path}: the disk is full: free some space, and do the "
-                    "same again"
+                    f"release store {self._path}: the disk is full: free some space, then repeat "
+                    "the command"
                 ) from error
             raise ServiceUnreachableError(
-                f"release store {self._path}: {error}; is its folder there and writable, and does "
-                "nobody hold it locked?"
+                f"release store {self._path}: {error}; check that its folder exists and is "
+                "writable, and that no process holds a lock on the file"
             ) from error
         except sqlite3.ProgrammingError as error:
             raise DeployError(f"release store {self._path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise IntegrityError(
-                f"release store {self._path}: {error}; put its last backup in its place"
+                f"release store {self._path}: {error}; restore its last backup"
             ) from error

@@ -14,7 +14,7 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class WriteTransaction(ReadTransaction):
-    """Changes that happen together: kept when the context ends without an error."""
+    """Changes that belong together; they commit if the context ends without an error."""
 
     def __init__(self, execute: Execute, dialect: Dialect) -> None:
         """Write through an open transaction that holds ``walle_head``."""
@@ -39,7 +39,7 @@ class WriteTransaction(ReadTransaction):
                 f"{task}@{version} was published with other files: a version never changes, "
                 "tag a new one"
             )
-        # reports that prove nothing find their row: they make none
+        # reports without a valid receipt only update this row
         self._execute(
             "INSERT INTO walle_unproven VALUES (?, ?, 0, 0) ON CONFLICT DO NOTHING", (task, version)
         )
@@ -47,16 +47,16 @@ class WriteTransaction(ReadTransaction):
         return is_new
 
     def put_release(self, release: StoredRelease) -> None:
-        """Keep a release that was made (revision 1) or changed (one more than what is kept).
+        """Store a new release (revision 1) or a changed one (the stored revision plus one).
 
         Raises:
-            ConflictError: Somebody else made or changed it first.
+            ConflictError: Another caller made or changed it first.
         """
         before = self.release(release.release_id)
         revision = before.revision if before is not None else 0
         if revision != release.revision - 1:
             raise ConflictError(
-                f"release {release.release_id!r}: somebody else changed it meanwhile "
+                f"release {release.release_id!r}: another person or service changed it meanwhile "
                 f"(revision {revision}, expected {release.revision - 1}); see "
                 f"'walle release status {release.release_id}', then try again"
             )
@@ -79,7 +79,7 @@ class WriteTransaction(ReadTransaction):
         self._is_table_changed |= old != release.offer
 
     def set_stable(self, task: str, version: str) -> None:
-        """Say which version devices have that no release takes in; empty: what they have."""
+        """Set the version of devices outside all releases; empty: they keep their version."""
         self._is_table_changed |= self.stable().get(task) != version
         self._execute(
             "INSERT INTO walle_stable (task, version) VALUES (?, ?)"
@@ -91,13 +91,13 @@ class WriteTransaction(ReadTransaction):
         """Add the next entry of the audit log.
 
         Raises:
-            ConflictError: That is not the log's end.
+            ConflictError: ``previous`` is not the log's end.
         """
         head = self.audit_head()
         if previous != head or entry.number != head.number + 1:
             raise ConflictError(
-                f"the audit log ends at entry {head.number}, not at {previous.number}: somebody "
-                "else wrote meanwhile; try again"
+                f"the audit log ends at entry {head.number}, not at {previous.number}: another "
+                "process wrote meanwhile; try again"
             )
         self._execute(
             "INSERT INTO walle_audit (number, release_id, entry, hash) VALUES (?, ?, ?, ?)",
@@ -108,17 +108,17 @@ class WriteTransaction(ReadTransaction):
         )
 
     def take_lease(self, name: str, owner: str, lasting_ms: int) -> bool:
-        """Take a lease, or prolong one's own, by the database's clock; return whether it is got.
+        """Take or prolong a lease by the database's clock; return whether the owner has it.
 
-        One that ends later than twice ``lasting_ms`` from now is free: the clock was set back since
-        it was taken, and nobody is to wait for as long as it had been wrong. Whoever had it finds
-        out before his next change, as each one is made in a transaction that asks.
+        A lease that ends later than twice ``lasting_ms`` from now is free: the clock was set back
+        since, and the wait could be long. Its former owner notices before its next change, because
+        each change asks in its own transaction.
 
-        The owner is unique to a process. ``lasting_ms`` is the same for all who ask; 0 gives it
-        back.
+        The owner is unique to a process. ``lasting_ms`` is the same for all callers; 0 gives the
+        lease back.
         """
         now = self.now_ms()
-        # one that ends later than any clock can have given was taken by a clock that was wrong
+        # a later end than any right clock gives comes from a wrong clock
         latest_ms = now + 2 * lasting_ms if lasting_ms else 2**62
         cursor = self._execute(
             "INSERT INTO walle_leases (name, owner, expires_ms) VALUES (?, ?, ?)"
@@ -131,7 +131,7 @@ class WriteTransaction(ReadTransaction):
         return cursor.rowcount > 0
 
     def put_snapshot(self, kind: str, name: str, data: bytes) -> None:
-        """Keep bytes, at most 64 MiB, under a kind and a name, in place of those from before."""
+        """Store bytes, at most 64 MiB, under a kind and a name; they replace earlier ones."""
         self._execute(
             "INSERT INTO walle_snapshots (kind, name, taken_ms, data) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (kind, name) DO UPDATE"
@@ -140,6 +140,6 @@ class WriteTransaction(ReadTransaction):
         )
 
     def close(self) -> None:
-        """Give the table a new generation where it changed; the commit follows."""
+        """Increment the table's generation if the table changed; the commit follows."""
         if self._is_table_changed:
             self._execute("UPDATE walle_head SET generation = generation + 1", ())

@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own for tests: made in a folder, reached by a socket there, then gone."""
+"""A temporary PostgreSQL for tests, in a folder of its own with a socket."""
 
 import os
 import pwd
@@ -14,13 +14,13 @@ from walle_stream.errors import ServiceUnreachableError
 _PROGRAMS: Final = "/usr/lib/postgresql"
 _READY: Final = b"ready to accept connections"
 _STOP_S: Final = 20.0
-# what it keeps is thrown away: nothing has to survive the machine's power
+# the data is thrown away, so it need not survive a power cut
 _FAST: Final = ("fsync=off", "full_page_writes=off")
 _OWN: Final = ("listen_addresses=", "max_connections=20")
 
 
 def find_postgres() -> Path | None:
-    """Return the folder with ``postgres`` and ``initdb``, or None where there is none."""
+    """Return the folder with ``postgres`` and ``initdb``, or None if they are missing."""
     found = shutil.which("initdb")
     if found and shutil.which("postgres"):
         return Path(found).resolve().parent
@@ -29,14 +29,14 @@ def find_postgres() -> Path | None:
 
 
 class TemporaryPostgres:
-    """A server that lives as long as the context."""
+    """A server for the duration of the context."""
 
     def __init__(self, programs: Path, *, is_durable: bool = False) -> None:
-        """Make it; nothing runs before the context begins.
+        """Prepare; the server starts with the context.
 
         Args:
             programs: Folder with ``postgres`` and ``initdb``.
-            is_durable: Whether it writes as one does that is to survive: for benches.
+            is_durable: Whether it syncs its writes as in production, for benchmarks.
         """
         self._programs = programs
         self._settings = _OWN if is_durable else _FAST + _OWN
@@ -52,9 +52,9 @@ class TemporaryPostgres:
         """Make the folder, start the server, and wait until it answers.
 
         Raises:
-            ServiceUnreachableError: It ended before it did.
+            ServiceUnreachableError: The server ended before it was ready.
         """
-        # not in a test's folder, which other users may not enter: the server refuses root
+        # not in a test's folder, which other users may not enter: as root, another user runs it
         self._folder = Path(tempfile.mkdtemp(prefix="walle-pg-"))
         self._run("initdb", "-D", "data", "-U", "walle", "-A", "trust", "--locale=C", "-N")
         settings = [part for each in self._settings for part in ("-c", each)]
@@ -104,7 +104,7 @@ class TemporaryPostgres:
 
 
 def _user(folder: Path) -> dict[str, Any]:
-    """Return as whom to run: PostgreSQL refuses to run as root."""
+    """Return the user for the server, because PostgreSQL refuses to run as root."""
     if os.geteuid():
         return {}
     names = {each.pw_name for each in pwd.getpwall()}

@@ -1,7 +1,7 @@
-"""Conformance suite for release stores: what every adapter of ``ReleaseStore`` owes.
+"""Conformance suite for release stores: the contract of every ``ReleaseStore`` adapter.
 
-Subclass ``ReleaseStoreSuite`` in a test module of pytest, say how a store is made, and all
-tests run against it. Needs pytest and nothing else.
+Subclass ``ReleaseStoreSuite`` in a test module of pytest, and implement ``make_store``. All
+tests run against that store. Needs only pytest.
 """
 
 import threading
@@ -40,14 +40,14 @@ class ReleaseStoreSuite(ABC):
 
     @abstractmethod
     def make_store(self, folder: Path) -> ReleaseStore:
-        """Open a store, empty at the first call for a folder, the same one afterwards.
+        """Open a store. For one folder, the first call makes it, and later calls open the same one.
 
         Args:
-            folder: A test's own.
+            folder: A test's own folder.
         """
 
     def test_what_was_written_is_there_after_opening_again(self, tmp_path: Path) -> None:
-        """All kinds of rows come back as they were."""
+        """All kinds of rows come back unchanged."""
         store = self.make_store(tmp_path)
         release = made(offer=offered(devices=frozenset({"a", "b"})))
         with store.writing() as writing:
@@ -91,7 +91,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_the_second_of_two_who_change_a_release_is_refused(self, tmp_path: Path) -> None:
-        """A revision is written once."""
+        """Each revision is written once."""
         store, other = self.make_store(tmp_path), self.make_store(tmp_path)
         _put(store, made())
         _put(other, made(revision=2, state="theirs"))
@@ -130,7 +130,7 @@ class ReleaseStoreSuite(ABC):
     def test_services_that_start_at_once_have_the_same_keys_of_receipts(
         self, tmp_path: Path
     ) -> None:
-        """All believe the tokens that one issues, also those that start later."""
+        """All services accept each other's tokens, even services that start later."""
         stores = [self.make_store(tmp_path) for _ in range(_WRITERS)]
         services = [StoredReceiptKeys(each) for each in stores]
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -149,7 +149,7 @@ class ReleaseStoreSuite(ABC):
             store.close()
 
     def test_an_audit_entry_goes_onto_the_end_alone(self, tmp_path: Path) -> None:
-        """A head that is not the log's is refused."""
+        """A head that is not the log's end is refused."""
         store = self.make_store(tmp_path)
 
         def append(number: int, head: AuditHead) -> None:
@@ -164,7 +164,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_a_version_never_changes(self, tmp_path: Path) -> None:
-        """The same files once more are nothing new, others are refused."""
+        """The same files again change nothing; other files are refused."""
         store = self.make_store(tmp_path)
 
         def publish(name: str) -> None:
@@ -181,7 +181,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_the_generation_grows_with_the_table_alone(self, tmp_path: Path) -> None:
-        """Devices' checks read the table anew only where it differs."""
+        """Devices' checks read the table again only after a change."""
         store = self.make_store(tmp_path)
         tables = StoredTables(store)
         _put(store, made(offer=offered(percent=1.0)))
@@ -209,7 +209,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_what_is_counted_is_found_again(self, tmp_path: Path) -> None:
-        """Marks, scopes, devices and windows, each by many keys at once."""
+        """Marks, scopes, devices and windows, each with many keys at once."""
         store = self.make_store(tmp_path)
         names = [Scope(_TASK, f"v{number}", "r", "new") for number in range(3)]
         devices = {
@@ -274,7 +274,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_numbers_of_windows_never_fall_and_never_jump(self, tmp_path: Path) -> None:
-        """The clock may jump, and anybody may count."""
+        """The clock may jump, and any process may count."""
         minutes = (100, 101, 101, 161, 100, 99, 9_999, 9_999, 9_998, 9_999)
         numbers = []
         for minute in minutes:
@@ -287,7 +287,7 @@ class ReleaseStoreSuite(ABC):
         _expect(numbers, [100, 101, 101, 161, 162, 163, 1_603, 1_603, 1_604, 1_605])
 
     def test_a_scope_is_due_and_goes_in_steps(self, tmp_path: Path) -> None:
-        """While it goes, another one of its name may begin."""
+        """Meanwhile, a new scope of the same name may begin."""
         store = self.make_store(tmp_path)
         name = Scope(_TASK, "v1")
         with store.counting() as counting:
@@ -339,7 +339,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_what_proves_nothing_is_counted_for_published_versions(self, tmp_path: Path) -> None:
-        """Without a row for any other."""
+        """Other versions get no row."""
         store = self.make_store(tmp_path)
         with store.writing() as writing:
             writing.put_version(_TASK, "v1", files("v1"))
@@ -353,7 +353,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_it_knows_which_versions_were_published(self, tmp_path: Path) -> None:
-        """By task and version."""
+        """Versions are found by task and version."""
         store = self.make_store(tmp_path)
         with store.writing() as writing:
             writing.put_version(_TASK, "v1", files("v1"))
@@ -363,7 +363,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_only_open_releases_of_a_task_are_found(self, tmp_path: Path) -> None:
-        """The oldest first, whatever their names."""
+        """The oldest comes first, whatever the names are."""
         store = self.make_store(tmp_path)
         _put(store, made(release_id="z"), made(release_id="a"))
         _put(store, made(release_id="m", is_open=False), made(release_id="o", task="shop/x"))
@@ -374,7 +374,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_a_lease_has_one_owner_until_it_ends(self, tmp_path: Path) -> None:
-        """It is prolonged by its owner, and free when its time is over."""
+        """The owner can prolong the lease; it is free after its end."""
         store, other = self.make_store(tmp_path), self.make_store(tmp_path)
 
         def take(store: ReleaseStore, owner: str, lasting_ms: int) -> bool:
@@ -394,7 +394,7 @@ class ReleaseStoreSuite(ABC):
         other.close()
 
     def test_a_lease_of_a_clock_that_was_wrong_is_not_waited_for(self, tmp_path: Path) -> None:
-        """It went ahead, its owner died, and somebody set it back."""
+        """The clock ran ahead, the owner was killed, and the clock was set back."""
         store = self.make_store(tmp_path)
         with store.writing() as writing:
             found = [
@@ -405,7 +405,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_anybody_sees_until_when_a_lease_is_held(self, tmp_path: Path) -> None:
-        """By the database's clock; what was given back, or was never taken, is held no more."""
+        """The database's clock decides. A lease that was given back or never taken is not held."""
         store = self.make_store(tmp_path)
 
         def look(name: str) -> tuple[int, int]:
@@ -428,7 +428,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_the_clock_is_the_databases_and_does_not_stand(self, tmp_path: Path) -> None:
-        """Epoch milliseconds."""
+        """The clock gives epoch milliseconds."""
         store = self.make_store(tmp_path)
         with store.reading() as reading:
             first = reading.now_ms()
@@ -456,7 +456,7 @@ def made(**changes: object) -> StoredRelease:
 
 
 def offered(**changes: object) -> ActiveRelease:
-    """Return what a release offers at a gray step.
+    """Return the offer of a release at a gray step.
 
     Args:
         changes: Other fields.
@@ -469,7 +469,7 @@ def files(name: str) -> VersionFiles:
     """Return files of a version.
 
     Args:
-        name: In their addresses.
+        name: Name in their addresses.
     """
     pushed = PushedFile(f"{name}.walle", f"t/{name}.walle", "0" * 64, 5)
     return VersionFiles((pushed,), {"device-1": (pushed,)})

@@ -1,7 +1,7 @@
-"""A repository's newest metadata, read and verified as a device would.
+"""A repository's newest metadata, read and verified as on a device.
 
-The publisher believes its own folder no more than a device does: what is not signed is not
-built upon, or somebody who can write there would have it signed with the next publish.
+The publisher trusts its own folder no more than a device does. It never builds on unsigned files:
+otherwise, anybody who can write to the folder could get them signed with the next publish.
 """
 
 import re
@@ -21,7 +21,7 @@ _VERSIONED: Final = re.compile(r"([1-9][0-9]*)\.([a-z0-9-]+)\.json")
 
 
 class CurrentMetadata:
-    """What ``timestamp.json`` leads to; bins are read when they are asked for."""
+    """The metadata that ``timestamp.json`` leads to; bins are read on demand."""
 
     root: Metadata[Root]
     timestamp: Metadata[Timestamp]
@@ -32,14 +32,14 @@ class CurrentMetadata:
         """Read the four top roles.
 
         Raises:
-            RefNotFoundError: There is no repository, or one whose making was cut off.
-            IntegrityError: What lies there is not what was signed.
+            RefNotFoundError: There is no repository, or its creation was interrupted.
+            IntegrityError: The metadata does not match its signatures.
         """
         self.folder = folder
         if not (folder / "timestamp.json").is_file():
             refuse_remains(folder)
             raise RefNotFoundError(
-                f"{folder.parent.parent}: there is no repository, or its making was cut off: "
+                f"{folder.parent.parent}: there is no repository, or its creation was interrupted: "
                 "make it with walle repository init"
             )
         newest = newest_root_version(folder)
@@ -47,8 +47,8 @@ class CurrentMetadata:
         self._before = self._read("root", newest - 1) if newest > 1 else None
         self._verify("root", self.root)
         self.outdated: set[str] = set()
-        """Roles whose metadata only the root before the newest one vouches for: a rotation
-        was cut off behind its root."""
+        """Roles whose metadata verifies only with the previous root, because a rotation was
+        interrupted after it wrote the new root."""
         self.timestamp = self._checked("timestamp", None)
         meta = self.timestamp.signed.snapshot_meta
         self.snapshot = self._checked("snapshot", meta.version)
@@ -57,17 +57,17 @@ class CurrentMetadata:
         self.targets = self._checked("targets", self.version_of("targets"))
 
     def version_of(self, name: str) -> int:
-        """Return a role's version in the snapshot; 0 when it is not in it."""
+        """Return a role's version in the snapshot; 0 if it is absent."""
         meta = self.snapshot.signed.meta.get(f"{name}.json")
         return meta.version if meta else 0
 
     def bin_names(self) -> list[str]:
-        """Return the names of the bins that are there, in order."""
+        """Return the names of the existing bins, in order."""
         names = (name.removesuffix(".json") for name in self.snapshot.signed.meta)
         return sorted(name for name in names if name.startswith(f"{BINS}-"))
 
     def bin_of(self, target: str) -> str:
-        """Return the name of the bin that a target belongs to.
+        """Return the name of a target's bin.
 
         Raises:
             IntegrityError: The targets delegate to no bins.
@@ -78,10 +78,10 @@ class CurrentMetadata:
         return delegations.succinct_roles.get_role_for_target(target)
 
     def read_bin(self, name: str) -> Metadata[Targets] | None:
-        """Read a bin; None when it has no target yet.
+        """Read a bin; None if it has no target yet.
 
         Raises:
-            IntegrityError: It is not what was signed.
+            IntegrityError: The bin does not match its signature.
         """
         version = self.version_of(name)
         if not version:
@@ -93,7 +93,7 @@ class CurrentMetadata:
             _refuse(self.folder, name, error)
         if metadata.signed.version != version:
             _refuse(self.folder, name, "its version is not the snapshot's")
-        # one key signs all bins, so another one of this version is signed as well
+        # one key signs all bins, so the signature does not tell which bin this is
         if any(self.bin_of(target) != name for target in metadata.signed.targets):
             _refuse(self.folder, name, "it is another bin")
         return metadata
@@ -129,21 +129,21 @@ class CurrentMetadata:
 
 
 def written_files(folder: Path) -> Iterator[tuple[str, int, Path]]:
-    """Return name, version and path of every metadata file, also of those that were cut off."""
+    """Return name, version and path of every metadata file, also after interrupted commands."""
     for path in folder.iterdir():
         if match := _VERSIONED.fullmatch(path.name):
             yield match[2], int(match[1]), path
 
 
 def refuse_remains(folder: Path) -> None:
-    """Refuse what a repository has left that lost its timestamp.
+    """Refuse the remains of a repository that lost its timestamp.
 
-    Versions would be counted from 1 again, and devices refuse what is older than what they saw.
+    Versions would begin at 1 again, and devices refuse versions older than those they know.
 
-    A folder that was never whole is let pass.
+    The remains of an interrupted first ``init`` are accepted.
 
     Raises:
-        IntegrityError: There is more than a first ``init`` that was cut off leaves.
+        IntegrityError: The folder holds more than an interrupted first ``init`` leaves.
     """
     private = folder.parent.parent / PRIVATE
     remains = next(private.iterdir(), None) if private.is_dir() else None
@@ -151,11 +151,11 @@ def refuse_remains(folder: Path) -> None:
         if version > 1 or name not in _FIRST:
             remains = path
     if remains is not None:
-        _refuse(folder, "timestamp", f"it is gone, and {remains.name} is there")
+        _refuse(folder, "timestamp", f"it is missing, but {remains.name} exists")
 
 
 def newest_root_version(folder: Path) -> int:
-    """Return the version of the newest root, as devices find it: counting up without a gap."""
+    """Return the newest root's version, as devices find it: counted up to the first gap."""
     version = 0
     while (folder / f"{version + 1}.root.json").exists():
         version += 1
@@ -165,5 +165,5 @@ def newest_root_version(folder: Path) -> int:
 def _refuse(folder: Path, name: str, reason: object) -> Never:
     raise IntegrityError(
         f"{folder}: {name}: is not what was signed ({reason}): "
-        "bring the folder back from a copy; nothing was signed on top of it"
+        "restore the folder from a copy; nothing was signed on top of it"
     ) from (reason if isinstance(reason, Exception) else None)

@@ -1,8 +1,8 @@
-"""Private keys of a repository: Ed25519, one file each, for their owner's eyes only.
+"""Private keys of a repository: Ed25519, one file each, readable by their owner alone.
 
 ``ROLE-KEYID.pem`` is PKCS 8 without a passphrase, mode 0600, in a folder of mode 0700. The
-keys of ``root`` and ``targets`` are needed seldom: move their files to a machine without a
-network, and back for a rotation; all else works without them.
+keys of ``root`` and ``targets`` are needed seldom. Move their files to a machine without a
+network, and bring them back for a rotation. All other commands work without them.
 """
 
 import re
@@ -22,10 +22,10 @@ _OTHERS: Final = 0o077
 
 
 class KeyFolder:
-    """A folder of private keys; a key that no metadata names is harmless."""
+    """A folder of private keys; a key that no metadata names does no harm."""
 
     def __init__(self, folder: Path) -> None:
-        """Look at nothing yet."""
+        """Name the folder; it is read on demand."""
         self.folder = folder
 
     def create(self, role: str) -> CryptoSigner:
@@ -40,17 +40,17 @@ class KeyFolder:
         return signer
 
     def key_ids(self, role: str) -> list[str]:
-        """Return the ids of a role's keys that are here, in order."""
+        """Return the ids of a role's keys in this folder, in order."""
         if not self.folder.is_dir():
             return []
         matches = (_NAME.fullmatch(path.name) for path in sorted(self.folder.iterdir()))
         return [match["keyid"] for match in matches if match and match["role"] == role]
 
     def signer(self, role: str, key_id: str) -> CryptoSigner | None:
-        """Read a key; None when it is not here.
+        """Read a key; None if it is missing.
 
         Raises:
-            DeployError: Others may read it, or it is not that key.
+            DeployError: Other users may read it, or the file does not hold this key.
         """
         path = self._path(role, key_id)
         if not path.is_file():
@@ -65,11 +65,11 @@ class KeyFolder:
             raise DeployError(f"{path}: is not an Ed25519 key")
         signer = CryptoSigner(private)
         if signer.public_key.keyid != key_id:
-            raise DeployError(f"{path}: holds the key {signer.public_key.keyid[:12]}")
+            raise DeployError(f"{path}: holds another key, {signer.public_key.keyid[:12]}")
         return signer
 
     def retire(self, role: str, key_id: str) -> None:
-        """Put a key aside that nothing is signed with any more."""
+        """Move a key that is no longer in use to the folder ``retired``."""
         path = self._path(role, key_id)
         if path.is_file():
             aside = self.folder / "retired"

@@ -1,16 +1,16 @@
-"""Where everything of a repository lies, and how a file gets there whole.
+"""The folders and files of a repository, and atomic writes.
 
 ::
 
-    FOLDER/LOCK                                held by the one command that writes
+    FOLDER/LOCK                                the lock of the one writing command
     FOLDER/public/metadata/timestamp.json      names the newest snapshot; replaced last
-    FOLDER/public/metadata/N.ROLE.json         signed, never changed once it is named
+    FOLDER/public/metadata/N.ROLE.json         signed; never changed after it is named
     FOLDER/public/metadata/tree/ab/SHA256      nodes of the trees of exclusive files
     FOLDER/public/targets/ab/SHA256            shared files, by content
     FOLDER/private/exclusive/ab/SHA256         exclusive files, by content
-    FOLDER/keys/                               private keys; may lie elsewhere
+    FOLDER/keys/                               private keys; may be elsewhere
 
-``public`` is what a static server serves to everybody; nothing else of it may be served.
+A static server serves ``public`` to everybody, and must serve nothing else.
 """
 
 import fcntl
@@ -38,17 +38,17 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 
 def blob_path(sha256: str) -> str:
-    """Return where a file lies below its folder, by 64 lower-case hexadecimal digits."""
+    """Return a file's path below its folder, for 64 lower-case hexadecimal digits."""
     return f"{sha256[:2]}/{sha256}"
 
 
 @contextmanager
 def full_disk(path: Path | str) -> Iterator[None]:
-    """Say in our words that the disk is full.
+    """Turn the error of a full disk into ``StoreFullError``.
 
     Raises:
-        OSError: Another one than a full disk's, as it was.
-        StoreFullError: It is; what is written within leaves what was there.
+        OSError: Any other error, unchanged.
+        StoreFullError: The disk is full; the code within keeps the old state then.
     """
     try:
         yield
@@ -56,12 +56,12 @@ def full_disk(path: Path | str) -> Iterator[None]:
         if error.errno not in FULL_DISK:
             raise
         raise StoreFullError(
-            f"{path}: the disk is full: nothing was changed: free some space"
+            f"{path}: the disk is full: nothing was changed; free some space"
         ) from error
 
 
 def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Write a file so that a reader, or a kill at any point, sees the old or the new one.
+    """Write a file atomically: readers see the old or the new one, also after a kill.
 
     Raises:
         StoreFullError: The disk is full; nothing was changed.
@@ -72,10 +72,10 @@ def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
-    """Store a content under its hash, if it is not there; return its SHA-256 and size in bytes.
+    """Store content under its hash, if it is missing; return its SHA-256 and size in bytes.
 
     Raises:
-        RefNotFoundError: There is no such file to read.
+        RefNotFoundError: The source file does not exist or cannot be read.
         StoreFullError: The disk is full; nothing was changed.
     """
     part = folder / f".{uuid4().hex}"
@@ -100,7 +100,7 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
 
 
 def remove_parts(folder: Path, before_ms: int) -> None:
-    """Remove what killed writers left half-done in a folder before some epoch milliseconds."""
+    """Remove temporary files of killed writers that are older than a time in epoch ms."""
     for path in folder.glob(".*") if folder.is_dir() else ():
         if path.is_file() and path.stat().st_mtime * 1_000 < before_ms:
             path.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def remove_parts(folder: Path, before_ms: int) -> None:
 
 @contextmanager
 def locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold a folder's lock, alone or shared; a killed process gives it back. Blocks."""
+    """Hold a folder's lock, exclusive or shared. A killed process releases it. Blocks."""
     with (folder / "LOCK").open("ab") as lock:
         fcntl.flock(lock, how)
         yield
@@ -116,23 +116,23 @@ def locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
 
 @contextmanager
 def sole_writer(folder: Path, wait_s: float = 10.0) -> Iterator[None]:
-    """Hold a repository's lock; a killed process gives it back.
+    """Hold a repository's lock. A killed process releases it.
 
     Raises:
-        ConflictError: It is still held then.
-        RefNotFoundError: There can be no such folder.
+        ConflictError: Another command still holds it after ``wait_s``.
+        RefNotFoundError: The folder cannot be made.
     """
     try:
         make_folder(folder)
     except OSError as error:
         raise RefNotFoundError(
-            f"{folder}: cannot be made: {error.strerror}: name another folder"
+            f"{folder}: the folder cannot be made: {error.strerror}: name another folder"
         ) from error
     with (folder / "LOCK").open("ab") as lock:
         if not lock_within(lock.fileno(), wait_s):
             raise ConflictError(
-                f"{folder}: another command is writing to this repository: run this one again "
-                "when it has ended"
+                f"{folder}: another command is writing to this repository: repeat this command "
+                "after it"
             )
         yield
 

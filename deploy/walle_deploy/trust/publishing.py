@@ -18,10 +18,10 @@ from walle_stream.faults import crash_point
 from walle_stream.vm.package.reader import read_package
 
 TREE_ROOT: Final = "exclusive"
-"""Signed with a package: the root of the tree of its version's exclusive files, or empty."""
+"""Key of a package's custom metadata: root of the tree of exclusive files, or empty."""
 
 type Progress = Callable[[int, int], None]
-"""Called with what is done and what there is to do."""
+"""Called with the number of stored files, and of all files."""
 
 
 class ExclusiveFile(msgspec.Struct, frozen=True):
@@ -40,24 +40,24 @@ def publish_version(
     exclusive: Iterable[ExclusiveFile] = (),
     on_progress: Progress | None = None,
 ) -> VersionFiles:
-    """Sign and store the files of a version; done again, it changes nothing.
+    """Sign and store the files of a version. A repetition changes nothing.
 
-    The addresses of what it returns are relative to the CDN's and the CEN's.
+    Addresses in the result are relative to the CDN's and the CEN's.
 
     Raises:
-        ConflictError: The version has other files already.
+        ConflictError: The version already has other files.
         DeployError: A key is missing.
-        PackageError: It is no package.
-        RefNotFoundError: The package is of another task or version, or a file is not there.
+        PackageError: The package is not valid.
+        RefNotFoundError: The package is of another task or version, or a file does not exist.
         StoreFullError: The disk is full.
     """
     read = read_package(package)
     task = read.manifest.task
-    # so a version has one target name, and other bytes of it are found out
+    # a version has one target name, so other bytes for it are noticed
     if (task.name, task.version) != (ref.task, ref.version) or not ref.version:
         raise RefNotFoundError(
             f"{read.file}: holds version {task.version!r} of the task {task.name!r}, not {ref}: "
-            "a package is published as what it is; build another one from the version's tag"
+            "publish it under its own name, or build another one from the version's tag"
         )
     name = f"{ref.name}/{ref.version}/{read.manifest.task.file_name}"
     by_owner = _store_exclusive(repository, ref, list(exclusive), on_progress)
@@ -79,7 +79,7 @@ def publish_version(
 
 
 def exclusive_name(ref: TaskRef, owner: str, resource: str) -> str:
-    """Return the name of an exclusive file of a device or of ``user:ID`` in its version's tree."""
+    """Return the name in the version's tree of an exclusive file of a device or ``user:ID``."""
     return f"{ref.name}/{ref.version}/for/{quote(owner, safe='')}/{resource}"
 
 

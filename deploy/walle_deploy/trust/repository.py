@@ -1,9 +1,9 @@
-"""A repository of signed targets: what publishers do with it.
+"""A repository of signed targets, with the operations of publishers.
 
 Metadata follows The Update Framework (https://theupdateframework.github.io/specification) with
-consistent snapshots. A change writes new files beside the old ones and replaces
-``timestamp.json`` last: a reader sees the state before or after it, and so does whoever comes
-after a kill; files that no timestamp leads to are written again by the next change.
+consistent snapshots. A change writes new files beside the old ones and replaces ``timestamp.json``
+last. So readers see the state before or after it, also after a kill. The next change writes files
+that no timestamp leads to again.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from walle_stream.clock import wall_ms
 from walle_stream.errors import ConflictError, RefNotFoundError
 
 BIN_BITS: Final = 10
-"""2 to the power of this is how many bins there can be; docs/deploy/trust.md has why."""
+"""Binary logarithm of the largest number of bins; docs/deploy/trust.md has the reason."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 _NAME_MAX: Final = 500
@@ -35,19 +35,19 @@ class NewTarget(msgspec.Struct, frozen=True):
     """A file to sign."""
 
     name: str
-    """Such as ``shop/ipv/v2/ipv-v2.walle``; never given to another content."""
+    """Name such as ``shop/ipv/v2/ipv-v2.walle``; other content never gets the same name."""
     content: bytes | Path
     custom: Mapping[str, Any] = {}
-    """Signed with it: ``task``, ``version``, ``audience``."""
+    """Fields that are signed with the file: ``task``, ``version``, ``audience``."""
 
 
 class TrustedRepository:
-    """A folder with signed metadata and its targets; every method may block on the disk."""
+    """A folder with signed metadata and its targets. Every method may block on the disk."""
 
     def __init__(
         self, folder: Path, keys: Path | None = None, clock: Callable[[], int] = wall_ms
     ) -> None:
-        """Name a repository; it is read when something is asked of it.
+        """Name a repository, which is read on demand.
 
         The folder has the layout of ``trust.layout``; its keys are in ``FOLDER/keys`` by default.
         The clock is in epoch milliseconds.
@@ -68,30 +68,32 @@ class TrustedRepository:
         bin_bits: int = BIN_BITS,
         clock: Callable[[], int] = wall_ms,
     ) -> Self:
-        """Make keys and an empty repository; one that was cut off is made anew.
+        """Make keys and an empty repository. An interrupted creation starts again.
 
-        ``root_keys``: how many there are, and how many of them a new root needs. There are 2 to the
-        power of ``bin_bits`` bins.
+        ``root_keys`` has the number of root keys, and how many of them must sign a new root.
+        There are 2 to the power of ``bin_bits`` bins.
 
         Raises:
-            ConflictError: There is one already.
-            IntegrityError: There was one, and its timestamp is gone.
+            ConflictError: A repository already exists.
+            IntegrityError: There was a repository, but its timestamp is missing.
             StoreFullError: The disk is full.
         """
         repository = cls(folder, keys, clock)
         with sole_writer(folder):
             if (repository.metadata / "timestamp.json").exists():
-                raise ConflictError(f"{folder}: there is a repository already: give another folder")
+                raise ConflictError(
+                    f"{folder}: a repository already exists here: name another folder"
+                )
             refuse_remains(repository.metadata)
             repository._signing.create(root_keys, bin_bits)
         return repository
 
     def add(self, targets: Iterable[NewTarget]) -> int:
-        """Sign files, all of them with one change, and return how many were new.
+        """Sign all files with one change, and return the number of new ones.
 
         Raises:
-            ConflictError: A name has another content already, or was retired; nothing was changed.
-            RefNotFoundError: A name or a file is none.
+            ConflictError: A name already has other content, or was retired; nothing was changed.
+            RefNotFoundError: A name is not valid, or a file does not exist.
             DeployError: A key is missing.
             IntegrityError: The repository was altered.
             StoreFullError: The disk is full.
@@ -111,7 +113,7 @@ class TrustedRepository:
                 name, signed = _bin(current, bins, target.name)
                 if target.name not in signed.targets and self.is_retired(target.name):
                     raise ConflictError(
-                        f"{target.name}: was retired, and does not come again: publish a new "
+                        f"{target.name}: was retired and cannot be published again: publish a new "
                         "version"
                     )
                 if _enter(signed, target, sha256, size_bytes):
@@ -122,10 +124,10 @@ class TrustedRepository:
         return added
 
     def retire(self, names: Iterable[str]) -> int:
-        """Sign that targets are no more, and return how many: no device takes them again.
+        """Sign the removal of targets, and return their number. No device installs them again.
 
         Raises:
-            RefNotFoundError: One is not there; nothing was changed.
+            RefNotFoundError: A target does not exist; nothing was changed.
             StoreFullError: The disk is full; nothing was changed.
         """
         with sole_writer(self.folder):
@@ -136,23 +138,23 @@ class TrustedRepository:
                 if _bin(current, changed, name)[1].targets.pop(name, None) is None:
                     raise RefNotFoundError(f"{self.folder}: there is no target {name!r}")
             for name in retired:
-                # first: whatever happens now, it does not come again
+                # write this first: whatever happens next, the target cannot come again
                 put_file(self._retired(name), name.encode())
             if retired:
                 self._signing.commit(current, changed)
         return len(retired)
 
     def is_retired(self, name: str) -> bool:
-        """Return whether a target was retired; quick, and needs no keys."""
+        """Return whether a target was retired. Quick; needs no keys."""
         return self._retired(name).exists()
 
     def _retired(self, name: str) -> Path:
         return self.folder / RETIRED / hashlib.sha256(name.encode()).hexdigest()
 
     def refresh(self) -> list[str]:
-        """Sign anew what has less than a third of its time left, the timestamp always.
+        """Sign all metadata with less than a third of its time left, and always the timestamp.
 
-        The names of what was signed are returned.
+        Returns the names of the signed metadata.
 
         Raises:
             DeployError: A key is missing.
@@ -162,10 +164,10 @@ class TrustedRepository:
             return self._signing.refresh(self._signing.load())
 
     def rotate(self, role: str, *, key_id: str = "", is_lost: bool = False) -> str:
-        """Give a role a new key in the place of one, and return the new one's id.
+        """Replace one key of a role by a new one, and return the new key's id.
 
-        ``key_id`` is the begin of the old one's; it may be empty where the role has one key.
-        ``is_lost``: the old key is gone, or stolen, and nothing is signed with it any more.
+        ``key_id`` is the beginning of the old key's id, or empty if the role has one key. With
+        ``is_lost`` the old key is lost or stolen, and signs nothing any more.
 
         Raises:
             DeployError: A key is missing.
@@ -175,22 +177,22 @@ class TrustedRepository:
             return rotate_key(self._signing, role, key_id, is_lost=is_lost)
 
     def find(self, name: str) -> TargetFile | None:
-        """Return what is signed of a target; None when there is none."""
+        """Return the signed entry of a target; None if there is none."""
         current = CurrentMetadata(self.metadata)
         metadata = current.read_bin(current.bin_of(name))
         return metadata.signed.targets.get(name) if metadata else None
 
     def status(self) -> RepositoryStatus:
-        """Return where every role stands; changes nothing.
+        """Return the state of every role; changes nothing.
 
         Raises:
             IntegrityError: The repository was altered.
-            RefNotFoundError: There is none.
+            RefNotFoundError: There is no repository.
         """
         return status_of(CurrentMetadata(self.metadata), self.keys, self._clock())
 
     def root(self) -> bytes:
-        """Return the newest root: what a device is given when it is made."""
+        """Return the newest root, for new devices."""
         current = CurrentMetadata(self.metadata)
         return (self.metadata / f"{current.root.signed.version}.root.json").read_bytes()
 
@@ -214,11 +216,9 @@ def _enter(into: Targets, target: NewTarget, sha256: str, size_bytes: int) -> bo
     if before.hashes != {"sha256": sha256} or (before.custom or {}) != dict(target.custom):
         difference = f"{before.hashes['sha256'][:12]}..., not {sha256[:12]}..."
         if before.hashes == {"sha256": sha256}:
-            difference = (
-                "the package is the same, what is signed with it differs, as exclusive files do"
-            )
+            difference = "the package is the same, but its signed fields or exclusive files differ"
         raise ConflictError(
-            f"{target.name}: is signed with another content ({difference}): a version never "
+            f"{target.name}: is already signed with other content ({difference}): a version never "
             "changes, publish a new one"
         )
     return False

@@ -1,9 +1,9 @@
-"""Giving a role a new key, so that a device that looks in between still verifies all it reads.
+"""Replaces a role's key so that devices can verify everything at any moment in between.
 
-What the role signs is first signed with the old and the new key, then the new root names the
-new one alone; devices with the old root and with the new root accept it. With a lost key
-that cannot be: between the new root and what is signed next devices refuse to update for a
-moment. A rotation that was cut off is begun again: it takes the key that it had made.
+First the old and the new key both sign the role's metadata, then the new root names the new key
+alone. Devices with the old root and with the new root accept this metadata. With a lost key this is
+impossible: devices refuse updates for a moment, between the new root and the next signed metadata.
+An interrupted rotation starts again, with the key that it had made.
 """
 
 from securesystemslib.signer import CryptoSigner
@@ -14,10 +14,10 @@ from walle_stream.errors import RefNotFoundError
 
 
 def rotate_key(signing: Signing, role: str, key_id: str, *, is_lost: bool) -> str:
-    """Replace one key of a role, see ``TrustedRepository.rotate``; the lock is held.
+    """Replace one key of a role, see ``TrustedRepository.rotate``. The caller holds the lock.
 
     Raises:
-        DeployError: A key that is needed is not here.
+        DeployError: A required key is missing.
         RefNotFoundError: There is no such role or key.
     """
     if role not in LIFETIME_MS:
@@ -41,7 +41,7 @@ def rotate_key(signing: Signing, role: str, key_id: str, *, is_lost: bool) -> st
 
 
 def _rotate_bins(signing: Signing, old: str, new: CryptoSigner) -> None:
-    # one change: the new targets and the bins come into force with the same timestamp
+    # one change: new targets and bins become valid with the same timestamp
     current = signing.load()
     targets = current.targets.signed
     bins = {
@@ -58,7 +58,7 @@ def _rotate_top(signing: Signing, role: str, old: str, new: CryptoSigner, *, is_
     current = signing.load()
     roots = signing.signers(current, "root")
     if role != "root" and not is_lost:
-        signing.signers(current, role)  # one that is lost without being said so: nothing is begun
+        signing.signers(current, role)  # fail before any change if the old key is lost
         changed = {"targets": current.targets.signed} if role == "targets" else {}
         signing.commit(current, changed, {role: [new]})
         current = signing.load()
@@ -66,7 +66,7 @@ def _rotate_top(signing: Signing, role: str, old: str, new: CryptoSigner, *, is_
     root.add_key(new.public_key, role)
     root.revoke_key(old, role)
     signing.write_root(root, [*roots, new] if role == "root" else roots)
-    signing.load()  # signs what only the root before vouches for
+    signing.load()  # signs metadata that only the previous root verifies
 
 
 def _unused(signing: Signing, role: str, known: list[str]) -> CryptoSigner:

@@ -1,4 +1,4 @@
-"""Signing and writing metadata: what every change of a repository goes through."""
+"""Signs and writes metadata, for every change of a repository."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -30,16 +30,16 @@ _ONLINE: Final = ("targets", "snapshot", "timestamp")
 
 
 class Signing:
-    """Writes signed metadata; the caller holds the repository's lock."""
+    """Writes signed metadata. The caller holds the repository's lock."""
 
     def __init__(self, metadata: Path, keys: KeyFolder, clock: Callable[[], int]) -> None:
-        """Take what is needed."""
+        """Take the folder of metadata, the keys, and a clock in epoch ms."""
         self.metadata = metadata
         self.keys = keys
         self.clock = clock
 
     def create(self, root_keys: tuple[int, int], bin_bits: int) -> None:
-        """Write an empty repository, with keys that are there from a cut-off start, or new ones.
+        """Write an empty repository, with the keys of an interrupted creation or new ones.
 
         See ``TrustedRepository.create``.
         """
@@ -63,7 +63,7 @@ class Signing:
         self._finish(new_metadata(Timestamp), 1, data, signers["timestamp"])
 
     def load(self) -> CurrentMetadata:
-        """Read the newest metadata, and complete a rotation that was cut off."""
+        """Read the newest metadata, and complete an interrupted rotation."""
         current = CurrentMetadata(self.metadata)
         if current.outdated:
             changed = {"targets": current.targets.signed} if "targets" in current.outdated else {}
@@ -77,7 +77,7 @@ class Signing:
         changed: Mapping[str, Targets],
         extra: Mapping[str, Collection[CryptoSigner]] | None = None,
     ) -> None:
-        """Sign what was changed, a new snapshot and a new timestamp; ``current`` is changed.
+        """Sign the changed metadata, a new snapshot and a new timestamp; modifies ``current``.
 
         ``changed`` has targets and bins by name, ``extra`` further keys by role.
 
@@ -90,8 +90,8 @@ class Signing:
             for role in {role_of(name) for name in changed} | {"snapshot", "timestamp"}
         }
         snapshot = current.snapshot.signed
-        # a version that was signed and cut off is not signed again with another content: who
-        # kept the first one could serve it in the other's place
+        # Never sign a version number of an interrupted commit again with other content: a copy of
+        # the first file could be served in place of the second.
         written: dict[str, int] = {}
         for name, version, _ in written_files(self.metadata):
             written[name] = max(written.get(name, 0), version)
@@ -109,7 +109,7 @@ class Signing:
         self._finish(timestamp, snapshot.version, data, signers["timestamp"])
 
     def refresh(self, current: CurrentMetadata) -> list[str]:
-        """Sign anew what is due, return its names, and remove what nobody reads any more."""
+        """Sign metadata that is due again, return its names, and remove unused files."""
         now_ms = self.clock()
         renewed = []
         if is_due("root", current.root, now_ms) and self._has_keys(current, "root"):
@@ -134,20 +134,20 @@ class Signing:
         return [*renewed, "timestamp"]
 
     def write_root(self, root: Root, signers: Collection[CryptoSigner]) -> None:
-        """Write the next root, signed with enough keys of the root before it, and of itself."""
+        """Write the next root, signed with enough keys of the previous root and of itself."""
         root.version += 1
         self._write("root", root, signers)
 
     def signers(self, current: CurrentMetadata, role: str) -> list[CryptoSigner]:
-        """Return a role's keys that are here.
+        """Return a role's keys that are present.
 
         Raises:
-            DeployError: They are too few.
+            DeployError: Fewer keys are present than must sign.
         """
         key_ids, threshold = keys_of(current, role)
         signers = [key for key_id in key_ids if (key := self.keys.signer(role, key_id))]
         if len(signers) < threshold:
-            # a new key of any role is signed by the root: nothing takes its own keys' place
+            # the root signs new keys of other roles, but nothing replaces its own keys
             folder = self.metadata.parent.parent
             instead = (
                 "" if role == "root" else f", or walle repository rotate {folder} {role} --lost"
@@ -185,14 +185,14 @@ class Signing:
         put_file(self.metadata / "timestamp.json", _signed(timestamp, signers))
 
     def _sweep(self, now_ms: int) -> None:
-        # a device in the middle of a refresh still reads what was the newest a moment ago
+        # a device in the middle of a refresh still reads the previous metadata
         current = CurrentMetadata(self.metadata)
         names = ["targets", *current.bin_names()]
         versions = {name: current.version_of(name) for name in names}
         versions["snapshot"] = current.snapshot.signed.version
         for name, version, path in written_files(self.metadata):
             is_old = path.stat().st_mtime * 1_000 < now_ms - _KEPT_MS
-            # what is newer was cut off: it stays, so that its number is not given again
+            # newer files of interrupted commits stay, so that their numbers are not reused
             if is_old and version < versions.get(name, 0):
                 path.unlink()
         folder = self.metadata.parent.parent
@@ -201,7 +201,7 @@ class Signing:
 
 
 def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:
-    """Return the ids of a role's keys, and how many of them must sign."""
+    """Return the ids of a role's keys, and the number of keys that must sign."""
     if role == BINS:
         delegations = current.targets.signed.delegations
         roles = delegations.succinct_roles if delegations else None
@@ -211,7 +211,7 @@ def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:
 
 
 def new_metadata[T: Signed](kind: type[T], **fields: Any) -> T:
-    """Return the first version of a role's metadata; it expires when it is written."""
+    """Return the first version of a role's metadata; the write sets its expiry."""
     return kind(version=1, **fields)
 
 

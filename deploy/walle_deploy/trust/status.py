@@ -1,4 +1,4 @@
-"""Where a repository's roles stand."""
+"""The state of a repository's roles."""
 
 from typing import Any, Final
 
@@ -13,32 +13,32 @@ _TOP: Final = ("root", "targets", "snapshot", "timestamp")
 
 
 class RoleStatus(msgspec.Struct, frozen=True):
-    """One role."""
+    """State of one role."""
 
     role: str
     version: int
-    """Of the bins the highest; 0 when there is none."""
+    """For bins the highest version; 0 without any."""
     expires_ms: int
-    """Epoch milliseconds; of the bins the first; 0 when there is none."""
+    """Epoch milliseconds; for bins the earliest; 0 without any."""
     keys: tuple[str, ...]
     threshold: int
-    """How many of them must sign."""
+    """Number of keys that must sign."""
     keys_here: int
-    """How many of them lie in the key folder."""
+    """Number of its keys in the key folder."""
 
 
 class RepositoryStatus(msgspec.Struct, frozen=True):
-    """A repository."""
+    """State of a repository."""
 
     roles: tuple[RoleStatus, ...]
     targets: int
     bins: int
     expired: tuple[str, ...]
-    """Roles whose metadata devices refuse now."""
+    """Roles whose metadata has expired: devices refuse it."""
 
 
 def status_of(current: CurrentMetadata, keys: KeyFolder, now_ms: int) -> RepositoryStatus:
-    """Look at everything that is signed.
+    """Return the state of all signed metadata.
 
     Raises:
         IntegrityError: A bin was altered.

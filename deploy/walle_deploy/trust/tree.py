@@ -1,12 +1,12 @@
 r"""A tree of hashes over the exclusive files of one version: millions of them, one signature.
 
-The signed metadata names the root's SHA-256, as it does of any file. An inner node holds 256
-hashes of nodes, a leaf up to some 100 entries; the bytes of a name's hash say which way to go.
-A device whose file is one of a million reads 3 nodes, 19 kB, and learns no name but its own:
-entries are known by the SHA-256 of their name.
+The signed metadata names the root's SHA-256. An inner node holds 256 hashes of nodes, a leaf about
+100 entries at most. The bytes of a name's hash give the path. A device with one of a million files
+reads 3 nodes, 19 kB. It learns no other name, because entries are listed by the SHA-256 of their
+name.
 
 A node is ``walle-tree 1 inner\n`` and 256 x 32 bytes, or ``walle-tree 1 leaf\n`` and a JSON
-object of ``[SHA-256, size]`` by the hexadecimal SHA-256 of the name; its file's name is its
+object of ``[SHA-256, size]`` by the hexadecimal SHA-256 of the name. A node's file name is its
 own SHA-256.
 """
 
@@ -23,7 +23,7 @@ _INNER: Final = b"walle-tree 1 inner\n"
 _LEAF: Final = b"walle-tree 1 leaf\n"
 _FAN_OUT: Final = 256
 _HASH_BYTES: Final = 32
-_OTHER_FORM: Final = "its version's tree is of another form: update this device's app"
+_OTHER_FORM: Final = "the version's tree has an unknown form: update this device's app"
 
 type Entry = tuple[str, int]
 """SHA-256 and size in bytes of a file."""
@@ -33,7 +33,7 @@ _decoder: Final = msgspec.json.Decoder(dict[str, tuple[str, int]])
 
 
 def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> bytes:
-    """Make a tree of entries by name, leaves first, and return its root, which is not stored.
+    """Make a tree of entries by name, leaves first; return its root, which is not stored.
 
     ``store`` returns a node's SHA-256.
     """
@@ -45,13 +45,13 @@ def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> b
 
 
 def find_in_tree(name: str, root: str, read: Callable[[str], bytes]) -> Entry | None:
-    """Return what is signed of a file; None when it is not in the tree.
+    """Return the signed entry of a file; None if the tree does not contain it.
 
-    ``root`` is the root's SHA-256, from the signed metadata. ``read`` gets the bytes of a node by
-    its SHA-256, of ``NODE_MAX_BYTES`` at most; they are not trusted.
+    ``root`` is the root's SHA-256, from the signed metadata. ``read`` gets the bytes of a node
+    by its SHA-256, at most ``NODE_MAX_BYTES``; they are not trusted.
 
     Raises:
-        IntegrityError: A node is not what was signed.
+        IntegrityError: A node does not match its hash.
     """
     key = hashlib.sha256(name.encode()).digest()
     sha256 = root
@@ -59,8 +59,8 @@ def find_in_tree(name: str, root: str, read: Callable[[str], bytes]) -> Entry | 
         data = read(sha256)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise IntegrityError(
-                f"{name}: node {sha256[:12]}... of its version's tree is not what was signed: "
-                "get it again"
+                f"{name}: node {sha256[:12]}... of the version's tree is not what was signed: "
+                "pull it again"
             )
         if data.startswith(_LEAF):
             return _leaf(name, data).get(key.hex())

@@ -70,7 +70,7 @@ def test_kills_leave_every_device_on_one_version_and_what_is_wrong_is_found(tmp_
     package.write_bytes(b"other")
     assert len(looked_at(world, {})[0]) == 2
     package.unlink()
-    assert "is not there" in looked_at(world, wanted)[0][-1]
+    assert "is missing" in looked_at(world, wanted)[0][-1]
     assert list(wrong_features(data_dir)) == []
     lines = event_lines(data_dir)
     assert difference(lines, {**lines, "features": [*lines["features"], b"one more"]})

@@ -1,7 +1,7 @@
 """``python -m walle_deploy.testing.chaos``: kill the release platform from the command line.
 
-Exit codes: 0 everything was right at the end of every life, 1 something was wrong, hung or
-failed, 2 wrong usage, 130 interrupted.
+Exit codes: 0 every life ended without a finding, 1 a finding, a hang or a failure, 2 wrong
+usage, 130 interrupted.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from walle_stream.testing.chaos.console import KillProgress, end_campaign, posit
 
 
 def main() -> int:
-    """Run a campaign; returns the exit code."""
+    """Run a campaign; return the exit code."""
     options = _parser().parse_args()
-    # as Ctrl-C: what runs is killed on the way out
+    # like Ctrl-C: running processes are killed on the way out
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="walle-chaos-"))
     plan = WorldPlan(
@@ -41,15 +41,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m walle_deploy.testing.chaos", description="kill -9 the release platform"
     )
-    parser.add_argument("--kills", type=positive, default=200, help="in all (200)")
+    parser.add_argument("--kills", type=positive, default=200, help="kills in total (200)")
     parser.add_argument(
-        "--life", type=positive, default=20, metavar="KILLS", help="of one life (20)"
+        "--life", type=positive, default=20, metavar="KILLS", help="kills in one life (20)"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", type=positive, default=3)
-    parser.add_argument("--devices", type=positive, default=60, help="of all hosts together (60)")
+    parser.add_argument(
+        "--devices", type=positive, default=60, help="devices of all hosts together (60)"
+    )
     parser.add_argument("--json", type=Path, help="write the report here")
-    parser.add_argument("--folder", type=Path, help="for the worlds; kept")
+    parser.add_argument("--folder", type=Path, help="folder for the worlds; it is kept")
     return parser
 
 

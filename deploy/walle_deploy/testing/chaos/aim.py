@@ -1,4 +1,4 @@
-"""Draws whom the next kill hits, and where: from the seed and the kill's number alone."""
+"""Draws the target and place of the next kill, from the seed and the kill's number alone."""
 
 import random
 from typing import Final
@@ -43,16 +43,16 @@ _VISITS_MAX: Final = 6
 
 
 class Shot(msgspec.Struct, frozen=True):
-    """One kill to come."""
+    """One planned kill."""
 
     role: str
     pick: int
-    """Any number: chooses among the processes of the role."""
+    """Any number; it selects one of the role's processes."""
     delay_s: float
-    """How long to wait first."""
+    """Pause before the kill."""
     crash: str = ""
-    """``POINT:VISIT``: the process that is started in the killed one's place, or the next
-    command, kills itself there; empty for nowhere."""
+    """``POINT:VISIT``: crash point at which the restarted process, or the next command, kills
+    itself; empty for none."""
 
 
 def next_shot(plan: WorldPlan, number: int) -> Shot:

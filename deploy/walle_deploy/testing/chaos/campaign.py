@@ -27,7 +27,7 @@ from walle_stream.testing.chaos.report import (
 )
 
 _POSTGRES_SHARE: Final = 4
-"""Lives to one that is on PostgreSQL, where it is here."""
+"""One life in this many runs on PostgreSQL, if PostgreSQL is installed."""
 _RUN_S: Final = 120.0
 _PROOF: Final = (
     "every device on the one version that the policy says, whole and signed; audit log and "
@@ -35,7 +35,7 @@ _PROOF: Final = (
 )
 
 type OnKill = Callable[[FaultReport], None]
-"""Called after every kill, and when a life begins."""
+"""Called after every kill, and at the start of a life."""
 
 
 class ReleaseCampaign:
@@ -45,8 +45,8 @@ class ReleaseCampaign:
         """Take a folder.
 
         Args:
-            plan: Of each life.
-            folder: Made here; a life in which something is wrong stays in it.
+            plan: Plan of each life.
+            folder: Made here; a life with a finding stays in it.
             on_kill: See ``OnKill``.
         """
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,16 +63,16 @@ class ReleaseCampaign:
             parts=[],
             proof=_PROOF,
         )
-        """So far."""
+        """The report so far."""
 
     def run(self, kills: int) -> FaultReport:
-        """Live lives until the kills are done, or something is wrong; blocks.
+        """Run lives until all kills are done, or a finding; blocks.
 
         Returns:
-            What was killed, and what is wrong.
+            The kills and the findings.
 
         Raises:
-            ChaosError: Something hung, or ended by itself.
+            ChaosError: A process hung, or ended by itself.
         """
         self._clear()
         reference = self.reference()
@@ -129,13 +129,13 @@ class ReleaseCampaign:
         return life.shots
 
     def reference(self) -> Mapping[str, Sequence[bytes]]:
-        """Run the events once, with nothing installed and nobody killed; blocks.
+        """Run the events once, without installations and kills; blocks.
 
         Returns:
-            What follows from the events alone.
+            The results that depend on the events alone.
 
         Raises:
-            ChaosError: It failed.
+            ChaosError: The run failed.
         """
         data_dir = self._folder / "reference"
         shutil.rmtree(data_dir, ignore_errors=True)
@@ -151,17 +151,17 @@ class ReleaseCampaign:
         )
         if done.returncode:
             text = done.stderr.decode(errors="replace").strip()
-            raise ChaosError(f"the run that nobody kills ended with {done.returncode}: {text}")
+            raise ChaosError(f"the run without kills ended with {done.returncode}: {text}")
         return event_lines(data_dir)
 
     def _clear(self) -> None:
-        """Kill what a campaign that was killed itself left running.
+        """Kill processes that an earlier, killed campaign left running.
 
         Raises:
-            ChaosError: One does not go.
+            ChaosError: A process does not end.
         """
         for process in processes.with_environment(MARK, str(self._folder)):
             if process.pid != os.getpid():
                 processes.kill(process)
                 if not processes.await_end(process, _RUN_S):
-                    raise ChaosError(f"process {process.pid} of an earlier campaign does not go")
+                    raise ChaosError(f"process {process.pid} of an earlier campaign does not end")

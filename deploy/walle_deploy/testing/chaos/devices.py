@@ -1,4 +1,4 @@
-"""What hosts' data directories say of their devices, and whether it is right."""
+"""Checks of devices in hosts' data directories."""
 
 import hashlib
 from collections import defaultdict
@@ -19,7 +19,7 @@ from walle_stream.ports import InstalledTask
 from walle_stream.stream.snapshots import DeviceSnapshot
 from walle_stream.vm.package.reader import read_package
 
-# of events alone, whatever tasks they wake
+# counters of events alone, whatever tasks they wake
 _COUNTERS = (
     "source_rows",
     "accepted_rows",
@@ -36,7 +36,7 @@ _COUNTERS = (
 
 
 def wanted_versions(table: ReleaseTable, profiles: Sequence[DeviceProfile]) -> dict[str, str]:
-    """Return which version of the task each device should have; empty for none."""
+    """Return the version of the task that each device should have; empty for none."""
     index, found = ReleaseIndex(table, Sources()), {}
     for profile in profiles:
         versions = [each.version for each in index.decide(profile) if each.task == TASK]
@@ -45,10 +45,10 @@ def wanted_versions(table: ReleaseTable, profiles: Sequence[DeviceProfile]) -> d
 
 
 def wrong_devices(data_dir: Path, table: ReleaseTable, wanted: Mapping[str, str]) -> Iterator[str]:
-    """Look at the devices of a host that has ended.
+    """Check the devices of a host that has ended.
 
     Yields:
-        What is wrong, a line each.
+        Findings, one line each.
     """
     packages = data_dir / "packages"
     yield from _altered(packages)
@@ -78,7 +78,7 @@ def _installed(data_dir: Path, devices: Mapping[str, str]) -> dict[str, Installe
                 continue
             task = (rows.task_set(task_set) or {}).get(name)
             if task is not None:
-                # a device is in one partition alone: a second one would be a second version
+                # a device in two partitions is reported as a wrong version
                 found[device] = (
                     task
                     if device not in found
@@ -90,9 +90,9 @@ def _installed(data_dir: Path, devices: Mapping[str, str]) -> dict[str, Installe
 def _altered(packages: Path) -> Iterator[str]:
     for path in packages.iterdir() if packages.exists() else ():
         if path.name.startswith("."):
-            yield f"{path}: is half written"
+            yield f"{path}: is written only in part"
         elif hashlib.sha256(path.read_bytes()).hexdigest() != path.name:
-            yield f"{path}: is not what its name says"
+            yield f"{path}: does not match the hash in its name"
 
 
 def _wrong_package(device: str, path: Path, ref: TaskRef, table: ReleaseTable) -> Iterator[str]:
@@ -100,21 +100,21 @@ def _wrong_package(device: str, path: Path, ref: TaskRef, table: ReleaseTable) -
     if files is None or files.shared[0].sha256 != path.name:
         yield f"{device} has {ref} with the package {path.name[:12]}, which was not published"
     elif not path.exists():
-        yield f"{device} has {ref}, and its package {path.name[:12]} is not there"
+        yield f"{device} has {ref}, but its package {path.name[:12]} is missing"
     elif read_package(path).manifest.task.version != ref.version:
-        yield f"{device} has {ref}, and its package says another version"
+        yield f"{device} has {ref}, but its package has another version"
 
 
 def event_lines(data_dir: Path) -> dict[str, Sequence[bytes]]:
-    """Return what follows from the events alone, whatever was installed when.
+    """Return the results that depend on the events alone, whatever was installed when.
 
     Args:
-        data_dir: Of a host that has ended, or of the run that nobody killed.
+        data_dir: Of a host that has ended, or of the run without kills.
     """
     features = []
     for line in features_lines(data_dir, task=OWN_TASK):
         found = msgspec.json.decode(line)
-        # numbers are given across tasks
+        # numbers run across all tasks
         del found["sequence_number"]
         features.append(msgspec.json.encode(found))
     counters = run_state(data_dir).counters
@@ -123,10 +123,10 @@ def event_lines(data_dir: Path) -> dict[str, Sequence[bytes]]:
 
 
 def wrong_features(data_dir: Path) -> Iterator[str]:
-    """Look whether a device's features are whole: numbers without gaps, visits one by one.
+    """Check that a device's features are complete: numbers without gaps, visits one by one.
 
     Yields:
-        What is wrong, a line each.
+        Findings, one line each.
     """
     numbers: dict[str, int] = defaultdict(int)
     visits: dict[str, int] = defaultdict(int)

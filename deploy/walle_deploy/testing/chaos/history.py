@@ -1,4 +1,4 @@
-"""Whether the audit log tells a path of the state machine, for every release."""
+"""Checks that the audit log follows the state machine, for every release."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,10 +19,10 @@ _ENDS = {
 
 
 def wrong_history(transaction: ReadTransaction) -> Iterator[str]:
-    """Check the log against itself, the store, and what a release may do.
+    """Check the log against itself, the store, and the state machine.
 
     Yields:
-        What is wrong, a line each.
+        Findings, one line each.
     """
     try:
         verify(transaction)
@@ -37,19 +37,19 @@ def wrong_history(transaction: ReadTransaction) -> Iterator[str]:
         state = read_state(stored)
         last = own[-1] if own else None
         if last is None or (last.stage, last.revision) != (state.stage, stored.revision):
-            yield f"release {stored.release_id}: its last entry is not where it stands"
+            yield f"release {stored.release_id}: its last entry differs from its state"
         if (state.is_open or state.is_offered) != (stored.is_open or stored.is_offered):
-            yield f"release {stored.release_id}: its row says otherwise than its state"
+            yield f"release {stored.release_id}: its row differs from its state"
 
 
 def two_at_once(entries: Sequence[AuditEntry]) -> Iterator[str]:
-    """Look for two open releases of one task.
+    """Find two open releases of one task.
 
     Args:
-        entries: Of all releases, in order.
+        entries: Entries of all releases, in order.
 
     Yields:
-        What is wrong, a line each.
+        Findings, one line each.
     """
     opened: dict[str, set[str]] = {}
     for entry in entries:
@@ -65,10 +65,10 @@ def two_at_once(entries: Sequence[AuditEntry]) -> Iterator[str]:
 
 
 def wrong_path(entries: Sequence[AuditEntry]) -> Iterator[str]:
-    """Go along the entries of one release.
+    """Check the entries of one release.
 
     Args:
-        entries: Its own, in order.
+        entries: Its entries, in order.
 
     Yields:
         Each step that no release may take.
@@ -104,7 +104,7 @@ def _wrong_step(before: AuditEntry | None, entry: AuditEntry) -> str:
         grows = entry.percent > before.percent
         is_right = later > 0 or (later == 0 and grows)
         if entry.stage == "done":
-            # the controller's is ``finish``
+            # the controller's own action is ``finish``
             is_right = entry.action == "advance" and before.stage == "full"
     else:
         is_right = False

@@ -1,4 +1,4 @@
-"""One life: a world that is killed again and again, comes to rest, and is looked at."""
+"""One life: a world with kills, which then comes to rest and is checked."""
 
 import json
 import random
@@ -42,19 +42,19 @@ class Life:
     def __init__(
         self, world: World, report: PartReport, shots: int, on_kill: Callable[[], None]
     ) -> None:
-        """Start everything.
+        """Open the store, and prepare programs and operators.
 
         Args:
             world: New; closed with this object.
             report: Counts the kills.
-            shots: How many were drawn before.
+            shots: Number of kills drawn before.
             on_kill: Called after every kill.
         """
         self._world = world
         self._report = report
         self._on_kill = on_kill
         self.shots = shots
-        """How many were drawn."""
+        """Number of kills drawn so far."""
         self._stack = ExitStack()
         self._stack.callback(world.close)
         self._store = open_store(world.store)
@@ -73,14 +73,14 @@ class Life:
         """Kill, rest, check; blocks.
 
         Args:
-            kills: How many.
-            reference: Events of the run that nobody killed.
+            kills: Number of kills.
+            reference: Events of the run without kills.
 
         Returns:
-            What is wrong.
+            The findings.
 
         Raises:
-            ChaosError: Something hung, or failed by itself.
+            ChaosError: A process hung, or failed by itself.
         """
         until = self._report.kills + kills
         for program, command in self._lasting.items():
@@ -108,7 +108,7 @@ class Life:
                 self._operators.kill(shot.pick)
             self._turn()
             return
-        # who is only starting dies of nothing interesting; who is armed should get there
+        # a kill during start finds nothing new, and an armed process should reach its point
         self._await_quietly(lambda: bool(self._targets(shot.role)))
         programs = self._targets(shot.role) or [
             each for each, role in self._roles.items() if role == shot.role
@@ -129,7 +129,7 @@ class Life:
         return self._operators.is_busy
 
     def _turn(self) -> None:
-        """Look how everybody is, and start anew who is dead; never blocks for long.
+        """Poll all processes, and restart those that ended; never blocks for long.
 
         Raises:
             ChaosError: A command failed.
@@ -183,12 +183,12 @@ class Life:
         self._is_resting = True
         self._await("commands end", _END_S, lambda: not self._operators.is_busy)
         self._publish_again()
-        # a release that is under way stays so in every second life: devices differ then
+        # in every second life a release in progress stays open, so devices differ
         if not self.shots % 2:
             self._change_opened(is_paused=False)
             self._await_quietly(lambda: not self._opened(), _RELEASE_S)
         self._change_opened(is_paused=True)
-        self._await("devices have what the policy says", _REST_S, self._is_settled)
+        self._await("devices have the policy's versions", _REST_S, self._is_settled)
         self._end(self._world.hosts, "SIGTERM")
         for number, host in enumerate(self._world.hosts):
             host.start(self._world.host_command(number, is_paced=False))
@@ -196,10 +196,10 @@ class Life:
         self._end(self._world.services, "SIGTERM")
 
     def _publish_again(self) -> None:
-        """Publish what a killed command had begun, and once more what is published.
+        """Publish again what a killed command had begun, and once more the last version.
 
         Raises:
-            ChaosError: It cannot be done again.
+            ChaosError: The repetition fails.
         """
         with self._store.reading() as transaction:
             count = len(transaction.versions(TASK))
@@ -218,7 +218,7 @@ class Life:
     def _change_opened(self, *, is_paused: bool) -> None:
         commands = ReleaseCommands(self._store, "campaign")
         for each in self._opened():
-            # reports of a bad one could end it after the last request of a device
+            # reports of a bad version could end its release after a device's last request
             change = commands.pause if is_paused else commands.resume
             if is_paused and is_bad(version_number(each.version)):
                 change = commands.roll_back
@@ -258,7 +258,7 @@ class Life:
                 ended = program.poll()
                 if ended is None:
                     continue
-                if ended.is_killed:  # armed, and there at last
+                if ended.is_killed:  # an armed process reached its point
                     self._count(left[program], ended)
                 elif ended.code not in _STOPPED or "Traceback" in ended.text:
                     raise ChaosError(
@@ -307,7 +307,7 @@ def _known_by(port: int) -> dict[str, int]:
         connection.request("GET", "/v1/known")
         found = json.loads(connection.getresponse().read())
     except (OSError, HTTPException, ValueError):
-        return {}  # it is being started anew
+        return {}  # the service restarts
     finally:
         connection.close()
     return {each["version"]: each["devices"] for each in found["versions"] if each["task"] == TASK}

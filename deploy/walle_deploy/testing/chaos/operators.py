@@ -1,4 +1,4 @@
-"""Two people who work on the same releases at once, with the command line."""
+"""Two operators who work on the same releases at once, with the command line."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from walle_deploy.testing.chaos.world import World
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ConflictError, DeployError, ServiceUnreachableError
 
-# somebody else was first, the release ended meanwhile, the store was busy
+# another operator was first, the release had ended, or the store was busy
 _REFUSED: Final = (
     DeployError.exit_code,
     ConflictError.exit_code,
@@ -25,18 +25,18 @@ _PUBLISH: Final = ("publish.", "sign.")
 
 
 class Operators:
-    """Both of them. One thread; never blocks but on the store."""
+    """All operators. One thread; blocks only on the store."""
 
     def __init__(
         self, world: World, store: ReleaseStore, chance: random.Random, count: int = 2
     ) -> None:
-        """Begin; nothing is done yet.
+        """Start without a command.
 
         Args:
-            world: That they work in.
-            store: To look at, as they would with ``walle release status``.
-            chance: Draws what they do.
-            count: How many.
+            world: The operators' world.
+            store: For the reads that people do with ``walle release status``.
+            chance: Draws their actions.
+            count: Number of operators.
         """
         self._world = world
         self._store = store
@@ -46,7 +46,7 @@ class Operators:
         self._created = 0
         self._crash = ""
         self.done: Counter[str] = Counter()
-        """Commands by what they did and their exit codes."""
+        """Commands by exit code."""
 
     @property
     def is_busy(self) -> bool:
@@ -54,7 +54,7 @@ class Operators:
         return any(hand.is_alive for hand in self._hands)
 
     def arm(self, crash: str) -> None:
-        """Have the next command that gets to a crash point die there.
+        """Arm the next command that can reach a crash point.
 
         Args:
             crash: ``POINT:VISIT``.
@@ -62,10 +62,10 @@ class Operators:
         self._crash = crash
 
     def kill(self, pick: int) -> bool:
-        """Send SIGKILL to a command that runs.
+        """Send SIGKILL to a running command.
 
         Returns:
-            Whether there was one.
+            Whether a command ran.
         """
         alive = [hand for hand in self._hands if hand.is_alive]
         if alive:
@@ -73,10 +73,10 @@ class Operators:
         return bool(alive)
 
     def turn(self, *, is_working: bool = True) -> tuple[list[Ended], str]:
-        """Look how commands ended, and begin others where they are due.
+        """Poll all commands, and start due ones.
 
         Returns:
-            The kills, and what went wrong; empty for nothing.
+            The kills, and a problem or an empty text.
         """
         kills, problem = [], ""
         for index, hand in enumerate(self._hands):
@@ -98,7 +98,7 @@ class Operators:
         return kills, problem
 
     def close(self) -> None:
-        """Kill and reap what runs."""
+        """Kill and reap running commands."""
         for hand in self._hands:
             hand.close()
 
@@ -120,9 +120,9 @@ class Operators:
             len(versions) < 2 or dice < 0.2 or self._crash.startswith(_PUBLISH)  # noqa: PLR2004
         ):
             return self._world.publish_command(len(versions) + 1)
-        if opened and dice < 0.88:  # noqa: PLR2004 - else another one supersedes it
+        if opened and dice < 0.88:  # noqa: PLR2004 - otherwise a new release supersedes it
             return self._change(*opened[-1], dice)
-        if dice < 0.3 and releases and not opened:  # noqa: PLR2004 - takes back what is done
+        if dice < 0.3 and releases and not opened:  # noqa: PLR2004 - rolls back a done release
             return ("release", "rollback", releases[-1][0].release_id, "--why", "second thoughts")
         others = [each for each in versions if each != stable]
         return self._create(self._chance.choice(others or versions), is_over=bool(opened))
@@ -138,7 +138,7 @@ class Operators:
 
     def _create(self, version: str, *, is_over: bool) -> tuple[str, ...]:
         self._created += 1
-        # one that is done for some devices alone stays beside the stable version
+        # a release with a policy stays beside the stable version when it is done
         policy = {"os": "android"} if self._chance.random() < 0.4 else {}  # noqa: PLR2004
         name = f"r{self._created}"
         file = self._world.folder / f"{name}.yaml"
@@ -153,10 +153,10 @@ def release_definition(
     """Return a release with two gray steps, as JSON.
 
     Args:
-        name: Of it.
-        version: That it brings.
-        policy: Who may get it.
-        plan: How many devices there are.
+        name: Name of the release.
+        version: Its version.
+        policy: Its policy.
+        plan: Gives the number of devices.
     """
     few = max(1, plan.devices // 20)
     brief = {"minDuration": "500ms", "minExposure": 0}
@@ -166,7 +166,7 @@ def release_definition(
     ]
     spec: dict[str, object] = {"task": TASK, "version": version, "policy": policy}
     spec |= {"gray": gray, "full": brief}
-    # only failures: times of runs say nothing on a machine that is killed all the time
+    # only failures count: run times mean nothing on a machine with constant kills
     spec["gates"] = {"latency": {"tolerated": 1_000}, "crashes": {"tolerated": 0.5}}
     return {
         "apiVersion": "walle/v1",

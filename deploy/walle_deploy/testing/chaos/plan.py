@@ -1,33 +1,33 @@
-"""What a campaign over the release platform is to do: plain values."""
+"""The plan of a campaign over the release platform: plain values."""
 
 from typing import Final
 
 import msgspec
 
 TASK: Final = "shop/ipv"
-"""What is released."""
+"""The task that is released."""
 
 OWN_TASK: Final = "shop-ipv"
 """The definition's task, which no release touches."""
 
 
 class WorldPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a world is, and how it is killed."""
+    """Size of a world, and the rate of its kills."""
 
     seed: int = 1
     hosts: int = 3
     devices: int = 60
-    """Of all hosts together."""
+    """Devices of all hosts together."""
     services: int = 2
     """Release services over one store."""
     sessions: int = 30
-    """Visits of each device: the events must not end before the kills do."""
+    """Visits of each device; the events must last longer than the kills."""
     rate: int = 1_000
-    """Events a second, of each host, until the world rests."""
+    """Events per second of each host, until the world rests."""
     versions: int = 8
-    """With a tag; every third one fails on some devices."""
+    """Number of tagged versions; every third one fails on some devices."""
     kills: int = 20
-    """Of one life."""
+    """Kills of one life."""
     mean_delay_s: float = 0.8
     """Mean time between kills."""
     operator_pause_s: float = 0.6
@@ -40,7 +40,7 @@ def version_name(number: int) -> str:
     """Return the name of a version.
 
     Args:
-        number: From 1, which is the one that devices begin with.
+        number: Number from 1, the first version of all devices.
     """
     return f"v{number}"
 
@@ -54,6 +54,6 @@ def is_bad(number: int) -> bool:
     """Return whether a version fails on some devices.
 
     Args:
-        number: From 1.
+        number: Number from 1.
     """
     return number % 3 == 0

@@ -1,4 +1,4 @@
-"""One process of the world: started, killed, started anew."""
+"""One process of the world: started, killed, restarted."""
 
 import os
 import signal
@@ -17,19 +17,19 @@ _TEXT_MAX: Final = 2_000
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a process ended."""
+    """The end of a process."""
 
     code: int
-    """Its exit status; negative for a signal."""
+    """Exit status; negative for a signal."""
     phase: str = ""
-    """For a kill, ``at NAME``: a crash point it was armed at, or ``after NAME``: the one passed
-    last."""
+    """For a kill: ``at NAME`` for the crash point it was armed for, or ``after NAME`` for the last
+    one that it passed."""
     text: str = ""
-    """What it said, the end of it."""
+    """End of its output."""
 
     @property
     def is_killed(self) -> bool:
-        """Whether it was SIGKILL."""
+        """Whether SIGKILL ended it."""
         return self.code == -signal.SIGKILL
 
 
@@ -37,12 +37,12 @@ class Program:
     """At most one process at a time. One thread."""
 
     def __init__(self, name: str, folder: Path, environ: Mapping[str, str]) -> None:
-        """Start nothing yet.
+        """Prepare; nothing is started.
 
         Args:
-            name: Of its log.
+            name: Name of the log.
             folder: For log and phase file.
-            environ: Its whole environment, without what arms it.
+            environ: Its whole environment, without the variables that arm it.
         """
         self.name = name
         self._log = folder / f"{name}.log"
@@ -55,25 +55,25 @@ class Program:
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process whose end was not told yet."""
+        """Whether there is a process that ``poll`` has not reported as ended."""
         return self._process is not None
 
     @property
     def is_armed(self) -> bool:
-        """Whether it is going to die at a crash point, when it gets there."""
+        """Whether the process will kill itself at a crash point."""
         return self.is_alive and bool(self._crash)
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has passed a crash point: it does something."""
+        """Whether it has passed a crash point, so it does some work."""
         return self.is_alive and bool(self._passed())
 
     def start(self, arguments: Sequence[str], crash: str = "") -> None:
         """Start ``walle``; returns at once.
 
         Args:
-            arguments: Of the command line.
-            crash: ``POINT:VISIT`` at which it kills itself; empty for nowhere.
+            arguments: Its command line.
+            crash: ``POINT:VISIT`` at which it kills itself; empty for none.
         """
         self._phase.write_bytes(b"\0")
         environ = {**self._environ, "WALLE_PHASE_FILE": str(self._phase)}
@@ -91,7 +91,7 @@ class Program:
             )
 
     def poll(self) -> Ended | None:
-        """Return how it ended, once; None while it runs, or where there is nothing."""
+        """Return the end of the process once; None while it runs, or without a process."""
         process = self._process
         if process is None or process.poll() is None:
             return None
@@ -111,14 +111,14 @@ class Program:
         self._signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """Kill and reap it; may be called twice."""
+        """Kill and reap the process; may be called twice."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def said(self) -> str:
-        """Return what the process at hand, or the last one, has said."""
+        """Return the output of the current process, or of the last one."""
         try:
             with self._log.open("rb") as log:
                 log.seek(self._said_from)
@@ -131,6 +131,6 @@ class Program:
         return _POINTS[number[0] - 1] if number > b"\0" else ""
 
     def _signal(self, number: signal.Signals) -> None:
-        # not reaped yet, so the number is still its own
+        # not reaped yet, so its id is still its own
         if self._process is not None and self._process.poll() is None:
             os.kill(self._process.pid, number)

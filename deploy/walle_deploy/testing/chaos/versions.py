@@ -1,4 +1,4 @@
-"""Versions of the task that a world releases: on git, with tags."""
+"""Versions of the task for a world, as tags in git."""
 
 import textwrap
 from pathlib import Path
@@ -34,11 +34,11 @@ def tag_versions(group: Path, folder: Path, count: int) -> None:
     Args:
         group: Folder of the repositories; made here.
         folder: Working folder; made here.
-        count: How many versions.
+        count: Number of versions.
     """
     ref = TaskRef.parse(TASK)
     init_task(Group.parse(str(group)), ref, folder)
-    # what the template tests is another script
+    # the template's test is for another script
     (folder / "test_task.py").write_text('"""No tests: devices are the test."""\n')
     for number in range(1, count + 1):
         failure = _FAILURE if is_bad(number) else ""

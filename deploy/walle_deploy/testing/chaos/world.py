@@ -1,4 +1,4 @@
-"""All processes of a world, and what they work on."""
+"""All processes of a world, with their folders and addresses."""
 
 import os
 import random
@@ -23,10 +23,10 @@ from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import ChaosError
 
 MARK: Final = "WALLE_CHAOS"
-"""Environment variable of every process of a campaign: the campaign's folder."""
+"""Environment variable of every process of a campaign; its value is the campaign's folder."""
 
-# below those that the system gives to whoever connects: a service that is down must not find
-# its port taken, nor a device connect to itself
+# Below the ports that the system gives to clients: while a service is down, no client may take its
+# port, and no device may connect to itself.
 _PORTS: Final = (20_000, 32_000)
 _HOST: Final = "127.0.0.1"
 _SYSTEMS: Final = ("android", "android", "ios")
@@ -45,14 +45,14 @@ class World:
     """Folders, addresses and programs of one life. One thread."""
 
     def __init__(self, plan: WorldPlan, folder: Path, store: str, mark: str, life: int = 1) -> None:
-        """Make group, repository, store and profiles; blocks, nothing is started.
+        """Make group, repository, store and profiles; blocks, and starts nothing.
 
         Args:
-            plan: How large.
+            plan: Size of the world.
             folder: Made here.
             store: Address of an empty release store; empty for a file in the folder.
             mark: Value of ``MARK``.
-            life: Its number; another one, other ports.
+            life: Number of the life, which changes the ports.
         """
         self.plan = plan
         self.folder = folder
@@ -72,7 +72,7 @@ class World:
         (folder / "service.yaml").write_text(_SERVICE)
         SigningKey.create("chaos").write(folder / "signing.json", folder / "keys.json")
         (folder / "root.json").write_bytes(repository.root())
-        # which ports are free is nothing that a seed can say
+        # a seed cannot tell free ports
         ports = _free_ports(plan.services + 1, random.Random(f"{os.getpid()}/{life}"))  # noqa: S311
         self._files_port, self._service_ports = ports[0], ports[1:]
         self.files = Program("files", folder, self.environ)
@@ -87,10 +87,10 @@ class World:
             (folder / f"profiles-{number}.jsonl").write_text("\n".join(lines) + "\n")
 
     def profiles(self, host: int) -> list[DeviceProfile]:
-        """Return the profiles of the devices that are a host's, without their tasks.
+        """Return the profiles of a host's devices, without their tasks.
 
         Args:
-            host: Number of it, from 0.
+            host: Number of the host, from 0.
         """
         numbers = range(host, self.plan.devices, self.plan.hosts)
         return [
@@ -103,12 +103,12 @@ class World:
         return self.folder / f"data-{host}"
 
     def service_port(self, number: int) -> int:
-        """Return where a release service listens."""
+        """Return the port of a release service."""
         return self._service_ports[number]
 
     @property
     def lasting(self) -> Mapping[Program, tuple[str, ...]]:
-        """All programs that go on until they are told, with their command lines."""
+        """All programs that run until they are stopped, with their command lines."""
         found = {self.files: self._files_command()}
         for number, service in enumerate(self.services):
             found[service] = self._service_command(number)
@@ -120,8 +120,8 @@ class World:
         """Return the command line of a host.
 
         Args:
-            number: Of it.
-            is_paced: At the plan's rate; else all that is left of the events at once.
+            number: Number of the host.
+            is_paced: Use the plan's rate; otherwise all remaining events come at once.
         """
         port = self._service_ports[number % len(self._service_ports)]
         command = ["fleet", "shop", "--service", f"http://{_HOST}:{port}", "--json"]
@@ -153,7 +153,7 @@ class World:
             program.close()
 
     def _adopt_first(self) -> None:
-        # in a process of its own: this one has the user's environment
+        # in a separate process, because this one has the user's environment
         done = subprocess.run(  # noqa: S603 - our own command
             [sys.executable, "-P", "-m", "walle_stream.cli", *self.publish_command(1)],
             env=self.environ,
@@ -164,7 +164,7 @@ class World:
             raise ChaosError(f"publishing ended with {done.returncode}: {done.stderr.decode()}")
         with closing(open_store(self.store)) as store:
             ReleaseCommands(store, "campaign").adopt(
-                TASK, version_name(1), "what devices begin with"
+                TASK, version_name(1), "the first version of all devices"
             )
 
     def _files_command(self) -> tuple[str, ...]:
@@ -177,11 +177,11 @@ class World:
 
 
 def source_settings(plan: WorldPlan, rate: int = 0) -> list[str]:
-    """Return what ``--set`` says of the events, the same for all hosts.
+    """Return the ``--set`` values of the events, the same for all hosts.
 
     Args:
-        plan: How large the world is.
-        rate: Events a second; 0 for as fast as they are taken.
+        plan: Size of the world.
+        rate: Events per second; 0 for no limit.
     """
     found = [
         f"spec.source.devices={plan.devices}",

@@ -253,7 +253,7 @@ def test_a_package_whose_script_no_builder_let_through(service, refused):
 
 def test_a_task_of_another_scenario_under_a_name_that_is_taken(service, refused):
     service.push("read/visits@r1")
-    refused("the device has a task of this name, shop/visits")
+    refused("the device already has a task of this name, shop/visits")
     service.push(service.task("read/visits"))
 
 
@@ -420,20 +420,20 @@ LINES = msgspec.json.encode({"tasks": [{"task": "shop/x\ny", "version": "v1"}]})
 SLOW_HEAD = trickle(b"HTTP/1.1 200 OK\r\nX: ", b"y" * 9_999)
 SLOW_BODY = trickle(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"y" * 9_999)
 ANSWERS = {
-    "garbage": (says(200, b"{", **JSON), IntegrityError, "no push"),
-    "another-type": (says(200, b'{"tasks": 7}', **JSON), IntegrityError, "no push"),
-    "no-base64": (says(200, walle_push="!"), IntegrityError, "no push|not base64url"),
-    "a-bomb": (bomb, IntegrityError, "no push"),
+    "garbage": (says(200, b"{", **JSON), IntegrityError, "not a valid push"),
+    "another-type": (says(200, b'{"tasks": 7}', **JSON), IntegrityError, "not a valid push"),
+    "no-base64": (says(200, walle_push="!"), IntegrityError, "not a valid push|not base64url"),
+    "a-bomb": (bomb, IntegrityError, "not a valid push"),
     "endless": (endless, IntegrityError, "more than"),
     "cut": (cut, ServiceUnreachableError, "does not answer"),
     "slow-head": (SLOW_HEAD, ServiceUnreachableError, "does not answer"),
     "slow-body": (SLOW_BODY, ServiceUnreachableError, "takes longer|does not answer"),
     "an-error": (says(500, b"a\nb"), ServiceUnreachableError, "answered 500"),
     "elsewhere": (says(302, Location="/v1/check"), ServiceUnreachableError, "answered 302"),
-    "busy": (says(503, Retry_After="nan"), ServiceBusyError, "asked again in 5 s"),
-    "too-many": (says(200, MANY, **JSON), IntegrityError, "no push: 9000 tasks"),
-    "a-long-name": (says(200, LONG, **JSON), IntegrityError, "no push"),
-    "a-name-of-lines": (says(200, LINES, **JSON), IntegrityError, "no push"),
+    "busy": (says(503, Retry_After="nan"), ServiceBusyError, "next attempt in 5 s"),
+    "too-many": (says(200, MANY, **JSON), IntegrityError, "not a valid push: 9000 tasks"),
+    "a-long-name": (says(200, LONG, **JSON), IntegrityError, "not a valid push"),
+    "a-name-of-lines": (says(200, LINES, **JSON), IntegrityError, "not a valid push"),
 }
 
 

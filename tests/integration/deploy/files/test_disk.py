@@ -266,7 +266,7 @@ def test_a_rotten_file_is_found_and_gotten_again(world, device):
     world.pull(device, world.push("v1"))
     assert device.blobs.read(sha256) == world.packages["v1"]
     path.unlink()
-    with pytest.raises(IntegrityError, match="is gone"):
+    with pytest.raises(IntegrityError, match="is missing"):
         device.blobs.read(sha256)
 
 

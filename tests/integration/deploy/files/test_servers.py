@@ -144,7 +144,7 @@ def test_a_stolen_address_is_refused(served, url, tmp_path):
     for secret in (served.ring.device_secret("d-8"), "x", "x.y"):
         thief = DeviceIdentity("d-7", "", secret)
         with pytest.raises(
-            ServiceUnreachableError, match="403: the address expired, or is another"
+            ServiceUnreachableError, match="403: the address expired or is for another"
         ):
             files.pull(stolen, f"{url}metadata", thief)
     files.close()

@@ -60,4 +60,4 @@ def test_what_is_no_feature_is_passed_over(caplog):
         event(*encode_record(ENVELOPE, b"{}")),
     )
     assert found.feature == {}
-    assert "t[2]@3 is no feature" in caplog.text
+    assert "t[2]@3 is not a feature" in caplog.text

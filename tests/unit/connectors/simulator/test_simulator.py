@@ -206,7 +206,7 @@ def test_wrong_keys_are_one_line_and_leave_no_file(tmp_path, text, words):
 def test_what_is_no_file_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", ""):
-        with pytest.raises(SourceError, match="is no file"):
+        with pytest.raises(SourceError, match="is not a file"):
             write(tmp_path, name, "--set", "devices=1")
     assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
     assert (tmp_path / "pipe").is_fifo()

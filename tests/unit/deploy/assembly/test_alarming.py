@@ -101,7 +101,7 @@ def test_what_the_controller_does_by_itself_is_told_once(store, watched):
         "v2", lambda look, _: Tick(look.now_ms(), "stop", 9, "failures: 4 of 9")
     )
     assert watched.look() == [("release", "v2", "firing")]
-    assert "was rolled back by itself: failures: 4 of 9" in watched.told[-1].text
+    assert "was rolled back automatically: failures: 4 of 9" in watched.told[-1].text
     assert watched.look() == []
     assert ReleaseNews(store).look() == []
 

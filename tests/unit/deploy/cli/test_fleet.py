@@ -78,7 +78,7 @@ def test_a_root_that_is_none_is_refused_at_the_start(tmp_path):
     where = ["--root", str(root), "--data-dir", str(tmp_path / "data")]
     for text in ("{}", "no JSON"):
         root.write_text(text)
-        with pytest.raises(IntegrityError, match=r"--root .*root\.json: is no root metadata"):
+        with pytest.raises(IntegrityError, match=r"--root .*root\.json: is not root metadata"):
             fleet._hosting(parsed("--profiles", str(profiles), *where), [], tmp_path / "data")
     assert not (tmp_path / "data-files").exists()
 

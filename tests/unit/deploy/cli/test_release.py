@@ -280,7 +280,7 @@ def test_a_name_that_nobody_proved_is_said_to_be_that(release):
     entry = release.json("audit", "ipv-v2")[0]
     assert (entry["by"], entry["verified"]) == ("bob", False)
     assert entry["why"] == "one line <b>é</b>'; --"
-    with pytest.raises(IdentityError, match="nobody's name"):
+    with pytest.raises(IdentityError, match="reserved for the controller"):
         release("pause", "ipv-v2", "--by", "controller")
     with pytest.raises(SpecFileError, match="control characters"):
         release("pause", "ipv-v2", "--by", "a\x1b[2J")
@@ -306,7 +306,7 @@ def test_a_store_that_once_had_operators_asks_for_them(release, tmp_path):
     assert (entry["by"], entry["verified"], entry["issuer"]) == ("ann", True, "shop")
     with release.store.writing() as writing:
         writing.put_snapshot("operators", "operators", b"{}")
-    with pytest.raises(IntegrityError, match="who may change it"):
+    with pytest.raises(IntegrityError, match="the operators' set-up"):
         release("status", *own[:2])
 
 

@@ -54,7 +54,7 @@ def test_addresses_that_devices_would_pull_from_are_checked_at_the_start(tmp_pat
     with pytest.raises(SpecFileError, match="--files 'nourl': is not the address") as caught:
         run("--store", "x.db", "--files", "nourl")
     assert caught.value.exit_code == 3
-    with pytest.raises(SpecFileError, match=r"no spec\.cdn, spec\.metadata: give --files URL"):
+    with pytest.raises(SpecFileError, match=r"no spec\.cdn, spec\.metadata: pass --files URL"):
         run("--store", str(tmp_path / "r.db"))
     (tmp_path / "s.yaml").write_text(
         "apiVersion: walle/v1\nkind: ReleaseService\nmetadata: {name: s}\n"

@@ -48,7 +48,7 @@ def test_what_cannot_be_signed_is_refused(tmp_path):
     run("key", tmp_path, "--issuer", "shop")
     with pytest.raises(IdentityError):
         run("sign", tmp_path / "signing.json", "--device", "user:u-1")
-    with pytest.raises(SpecFileError, match="is no key of"):
+    with pytest.raises(SpecFileError, match="is not a key of"):
         run("sign", tmp_path / "keys.json.none", "--device", "d-1")
     with pytest.raises(SpecFileError, match="cannot be written"):
         run("key", tmp_path / "keys.json" / "below", "--issuer", "shop")

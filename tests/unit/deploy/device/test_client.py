@@ -221,12 +221,12 @@ def test_receipts_come_with_a_push_or_alone(asked):
 )
 def test_receipts_of_others_are_refused_with_the_whole_answer(asked, receipt):
     push = Push((PushedTask("shop/ipv", "v2"),), receipts=receipts(shop_ipv=receipt))
-    with pytest.raises(IntegrityError, match="is no push: a receipt"):
+    with pytest.raises(IntegrityError, match="is not a valid push: a receipt"):
         asked(200, JSON, msgspec.json.encode(push))
 
 
 @pytest.mark.parametrize("token", ["", "x", "e30", "é", "A" * 5_000])
 def test_what_is_no_receipt_is_refused_with_the_whole_answer(asked, token):
     push = Push((), receipts={"shop/ipv": token})
-    with pytest.raises(IntegrityError, match="is no push: a receipt"):
+    with pytest.raises(IntegrityError, match="is not a valid push: a receipt"):
         asked(200, JSON, msgspec.json.encode(push))

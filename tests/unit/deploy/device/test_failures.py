@@ -2,7 +2,7 @@ from walle_deploy.device.fleet import REASONS_MAX, Failures
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 
 AWAY = ServiceUnreachableError("h:1: away")
-ONCE = "asked again, and said once for all devices that it happens to"
+ONCE = "next attempt later; this is logged once for all devices with this failure"
 
 
 def said(caplog):

@@ -25,20 +25,20 @@ def test_keys_of_use_are_taken_and_others_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        ([KEY], "key 1 is a secret one"),
-        ([public(KEY), {"kty": "oct", "k": "c2VjcmV0", "kid": "s"}], "key 2 is a secret one"),
-        ([public(KEY), public(ed25519())], "key 2: a second one with kid 'k1'"),
+        ([KEY], "key 1 is a private key"),
+        ([public(KEY), {"kty": "oct", "k": "c2VjcmV0", "kid": "s"}], "key 2 is a private key"),
+        ([public(KEY), public(ed25519())], "key 2: a second key with kid 'k1'"),
         ([{**public(KEY), "alg": "HS256"}], "alg 'HS256' is not EdDSA"),
         ([{**public(p256()), "alg": "ES384"}], "alg 'ES384' is not ES256"),
         (
             [{name: value for name, value in public(KEY).items() if name != "kid"}],
             "key 1 has no kid",
         ),
-        ([{**public(KEY), "x": "AA"}], "holds no keys"),
+        ([{**public(KEY), "x": "AA"}], "is not a set of keys"),
         ([{**public(KEY), "crv": ["Ed25519"]}], "no key of Ed25519, P-256 or RSA"),
         ([rsa2048(bits=1_024)], "1024 bits of RSA"),
         ([], "no key of Ed25519, P-256 or RSA"),
-        (["text"], "holds no keys"),
+        (["text"], "is not a set of keys"),
     ],
 )
 def test_a_file_that_is_not_to_be_trusted_is_refused(tmp_path, keys, text):
@@ -53,5 +53,5 @@ def test_a_file_that_is_no_set_of_keys_is_refused(tmp_path):
     path = tmp_path / "keys.json"
     for data in (b"", b"[]", b"\xff", b"[" * 100_000, json.dumps({"keys": "x" * 2**20}).encode()):
         path.write_bytes(data)
-        with pytest.raises(SpecFileError, match="holds no keys"):
+        with pytest.raises(SpecFileError, match="is not a set of keys"):
             read_keys(path)

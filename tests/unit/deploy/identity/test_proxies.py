@@ -113,7 +113,7 @@ def test_a_certificate_of_nobody_proves_nothing(changes, value):
 
 def test_a_header_from_elsewhere_is_the_clients_own_word():
     for peer in ("192.0.2.1", "11.0.0.1", "", "10.0.0.1.example"):
-        with pytest.raises(IdentityError, match="is no proxy"):
+        with pytest.raises(IdentityError, match="is not a proxy"):
             proven(verifier(), "CN=d-1", peer)
 
 
@@ -132,7 +132,7 @@ def test_a_shared_secret_says_who_is_the_proxy(tmp_path):
         (both, "192.0.2.1", SECRET),
         (both, "10.0.0.1", "other"),
     ):
-        with pytest.raises(IdentityError, match="is no proxy"):
+        with pytest.raises(IdentityError, match="is not a proxy"):
             proven(tried, "CN=d-1", peer, walle_proxy_secret=given)
     # rotated: both for a while
     path.write_text(f"{SECRET}\n{'n' * 16}\n")

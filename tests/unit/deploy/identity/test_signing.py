@@ -32,13 +32,13 @@ def test_a_key_that_others_may_read_or_that_is_none_is_refused(tmp_path):
     for text in ("", "{}", '{"issuer": "shop", "key": {"kty": "OKP"}}'):
         private.chmod(0o600)
         private.write_text(text)
-        with pytest.raises(SpecFileError, match="is no key of"):
+        with pytest.raises(SpecFileError, match="is not a key of"):
             SigningKey.read(private)
-    with pytest.raises(SpecFileError, match="is no key of"):
+    with pytest.raises(SpecFileError, match="is not a key of"):
         SigningKey.read(tmp_path / "none")
     # what is there is not overwritten by a half
     public.write_text("mine")
-    with pytest.raises(SpecFileError, match="holds no keys"):
+    with pytest.raises(SpecFileError, match="is not a set of keys"):
         SigningKey.create("shop").write(private, public)
     assert public.read_text() == "mine"
 

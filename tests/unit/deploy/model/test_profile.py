@@ -42,5 +42,5 @@ def test_a_header_that_is_not_there_is_said_to_be_missing(value):
 
 
 def test_a_profile_that_no_header_holds_is_refused():
-    with pytest.raises(ProfileError, match="uninstall tasks"):
+    with pytest.raises(ProfileError, match="uninstall unused tasks"):
         encode_profile(DeviceProfile("d", tasks={f"s/t{n}": "v1" for n in range(257)}))

@@ -81,7 +81,7 @@ def test_an_alarm_whose_rule_went_is_over():
         other.firing = dict(one.firing)
         [over] = other.look({KEY: 0}, health(**BAD), 3)
         assert (over.state, over.alarm, over.since_ms) == ("resolved", begun.alarm, 2)
-        assert over.text == "shop/ipv@v2: failing resolved: no such rule is for it any more"
+        assert over.text == "shop/ipv@v2: failing resolved: no rule of this name applies any more"
         assert look(other, 4, **BAD) == []
 
 

@@ -407,7 +407,9 @@ def test_a_batch_that_was_not_stored_is_not_counted_and_comes_again(failing):
 
 def test_a_reader_says_that_nothing_is_known(store):
     store.close()
-    with pytest.raises(ServiceUnreachableError, match="how shop/ipv@v1 does is not known now"):
+    with pytest.raises(
+        ServiceUnreachableError, match="the health of shop/ipv@v1 cannot be read now"
+    ):
         health(store)
 
 

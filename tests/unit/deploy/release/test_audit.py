@@ -52,7 +52,7 @@ def altered(store, commands, release, tmp_path):
         ("UPDATE walle_audit SET entry = x'ff00' WHERE number = 6", "entry 6: .* altered: Expected `str`"),
         ("UPDATE walle_audit SET entry = CAST(x'ff00' AS TEXT) WHERE number = 6", "altered: Could not decode"),
         ("UPDATE walle_audit SET hash = x'00' WHERE number = 6", "entry 6: .* altered"),
-        ("DELETE FROM walle_head", "walle_head: .* its row is gone"),
+        ("DELETE FROM walle_head", "walle_head: .* its row is missing"),
         ("UPDATE walle_head SET audit_number = 'x'", "the audit log's end: .* altered"),
         ("UPDATE walle_releases SET state = x'ff'", "release 'r': .* altered"),
         ("UPDATE walle_releases SET offer = 7, revision = 'x'", "release 'r': .* altered"),

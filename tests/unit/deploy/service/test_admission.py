@@ -146,7 +146,7 @@ def test_whatever_may_be_a_device_may_be_revoked(tokens, device):
 def test_whoever_could_not_be_revoked_is_nobody(tokens, claims):
     asked = check(signed(**claims), claims.get("sub", "d-1"))
     [(status, _, error)], _ = served(spec(authentication=tokens), asked)
-    assert (status, "to revoke it" in error) == (401, True)
+    assert (status, "a file of revoked names" in error) == (401, True)
 
 
 def test_a_certificate_is_believed_from_the_proxy_alone():
@@ -246,7 +246,7 @@ def test_of_a_header_that_stands_there_twice_none_is_taken():
         (
             "authentication: {mode: tokens, keys: k, issuer: i, relayAudience: walle-devices}",
             "5:69",
-            "any device could report of all",
+            "any device could report for all",
         ),
         (
             "authentication: {mode: proxy, header: x-client}",

@@ -14,7 +14,7 @@ pytest.importorskip("psycopg", reason="the extra `deploy` is not installed")
     ],
 )
 def test_what_is_no_address_of_postgresql_is_said_without_its_password(rest):
-    with pytest.raises(SpecFileError, match="none of PostgreSQL") as caught:
+    with pytest.raises(SpecFileError, match="not valid for PostgreSQL") as caught:
         open_store(f"postgresql://{rest}")
     assert "secret" not in caught.value.message
     assert caught.value.__cause__ is None

@@ -166,5 +166,5 @@ def test_a_release_that_was_there_in_the_open_mode_is_marked_whatever_the_clock_
 
 def test_a_mark_of_the_open_mode_that_was_altered_is_named(world):
     world.rows["receipts", "open"] = b"1234"
-    with pytest.raises(IntegrityError, match="which releases were there in the open mode"):
+    with pytest.raises(IntegrityError, match="the record of releases in the open mode"):
         read_open_mode(world)

@@ -29,7 +29,7 @@ def test_readers_do_not_wait_for_a_writer(tmp_path):
     other.close()
 
 
-@pytest.mark.parametrize(("more", "what"), [(1, "upgrade it"), (-1, "begin a new store")])
+@pytest.mark.parametrize(("more", "what"), [(1, "upgrade walle"), (-1, "begin a new store")])
 def test_tables_of_another_version_are_refused(tmp_path, more, what):
     SqliteStore(tmp_path / "r.db").close()
     with sqlite3.connect(tmp_path / "r.db") as connection:

@@ -70,5 +70,5 @@ def test_an_altered_node_is_refused(tree):
 )
 def test_a_signed_node_of_another_form_is_refused(data):
     nodes = Nodes()
-    with pytest.raises(IntegrityError, match="of another form"):
+    with pytest.raises(IntegrityError, match="has an unknown form"):
         find_in_tree("f0", nodes.store(data), nodes.__getitem__)
