@@ -1,4 +1,4 @@
-"""``walle topics`` and ``walle doctor``: what a pipeline needs of a cluster, and what it has."""
+"""The commands ``walle topics`` and ``walle doctor``, which compare a cluster with a pipeline."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from typing import Any, Final
 from walle_stream.errors import SpecFileError
 
 _REPLICAS_MAX: Final = 32_767
-"""What the protocol has room for."""
+"""Largest number that the protocol can carry."""
 
 _DIGITS: Final = 5
 
@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
 
 
 def run_topics(options: argparse.Namespace) -> int:
-    """Say of each topic what is needed and found; make what is missing, if asked to.
+    """Print each topic as needed and as found, and create missing topics on request.
 
     Returns 0 when all topics are as needed, else the exit code of ``TopicError``.
 
@@ -81,7 +81,7 @@ def run_topics(options: argparse.Namespace) -> int:
     code = 0
     for part in kafka_parts(load_kafka(options.file, options.set)):
         found = find_topics(part.connection, part.topics)
-        # one that may not be seen may still be made: that is another right
+        # a hidden topic may still be created: that needs another right
         missing = [
             each for each in part.topics if (topic := found[each.name]) is None or topic.is_hidden
         ]
@@ -131,7 +131,7 @@ def _grow(options: argparse.Namespace) -> int:
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Run the checks, a line each; return 0, or the exit code of the first that failed.
+    """Run the checks and print a line for each; return 0, or the exit code of the first failure.
 
     Raises:
         SpecFileError: The definition is wrong.

@@ -1,7 +1,7 @@
-"""What ``walle doctor`` looks at: a line per check, and nothing is changed.
+"""The checks of ``walle doctor``: one line each, without changes to the cluster.
 
-Only the broker's clock needs a topic of its own, for a moment: no answer of Kafka's
-protocol tells the time, a record's append time does.
+The check of the broker's clock is the exception: it creates a topic and deletes it again. No answer
+of Kafka's protocol tells the time, but a record's append time does.
 """
 
 import secrets
@@ -35,22 +35,22 @@ _SAFE_REPLICAS: Final = 2
 _RECORD_BYTES: Final = 1_024
 
 type Level = Literal["ok", "warn", "fail"]
-"""Of a check: ``fail`` is what a run would fail of, or lose data by."""
+"""Result of a check; ``fail`` means that a run would fail or lose data."""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What was looked at, and how it is."""
+    """A check and its result."""
 
     level: Level
     what: str
     """``brokers``, ``tls``, ``clock``, ``topic NAME``, ..."""
     text: str
-    """One line; for a ``fail`` with what to do."""
+    """One line; for a ``fail`` it says what to do."""
     exit_code: int = 0
 
 
 def examine(parts: Sequence[KafkaPart]) -> Iterator[Check]:
-    """Look at everything, what parts share once; blocks, and yields checks as they are done."""
+    """Yield each check when it is done; blocks. A shared connection is checked once."""
     seen: dict[str, bool] = {}
     for part in parts:
         given = part.connection
@@ -111,7 +111,7 @@ def _clock(connection: Connection, cluster: Cluster) -> Check:
         try:
             cluster.create(name, 1, 1, {"message.timestamp.type": "LogAppendTime"})
             before_ms, broker_ms, after_ms = _append(connection, name)
-        except BaseException:  # a signal, too: it may be there already
+        except BaseException:  # even on a signal: the topic may exist already
             with suppress(WalleError):
                 cluster.delete(name)
             raise
@@ -122,7 +122,7 @@ def _clock(connection: Connection, cluster: Cluster) -> Check:
             return Check("warn", "clock", f"{text}: delete it")
     except WalleError as error:
         return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {error}")
-    # the append is somewhere between our two readings
+    # the append happened between our two readings
     ahead_ms = max(broker_ms - after_ms, before_ms - broker_ms, 0)
     if ahead_ms > CLOCK_MAX_MS:
         text = f"the broker's clock and ours are {ahead_ms} ms apart: set both by NTP"
@@ -136,7 +136,7 @@ def _append(connection: Connection, name: str) -> tuple[int, int, int]:
     writer = TopicWriter(connection, name, max_bytes=_RECORD_BYTES)
     try:
         writer.write(None, b"")
-        writer.flush()  # what comes first waits for more
+        writer.flush()  # the first record takes longer than later ones
         before_ms = wall_ms()
         writer.write(None, b"")
         writer.flush()

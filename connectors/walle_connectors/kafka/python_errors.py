@@ -1,4 +1,4 @@
-"""kafka-python's errors as ours, where a topic is read."""
+"""Translation of kafka-python's errors to ours when a topic is read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +16,16 @@ _GONE: Final = (
 
 @contextmanager
 def source_errors(name: str) -> Iterator[None]:
-    """Turn kafka-python's errors into ours.
+    """Translate kafka-python's errors to ours.
 
     Raises:
-        SourceError: For every error of a broker or of the library.
-        BrokerUnreachableError: No broker answered, or none takes the login.
+        SourceError: Any other error of a broker or of the library.
+        BrokerUnreachableError: No broker answered, or every broker refuses the login.
     """
     try:
         yield
     except errors.MetadataEmptyBrokerList as error:
-        # its text is the whole answer
+        # the library's text would be the whole response
         raise BrokerUnreachableError(
             f"topic {name!r}: the broker is only starting, it knows of none yet: run again"
         ) from error
@@ -58,5 +58,5 @@ def source_errors(name: str) -> Iterator[None]:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Return whether brokers say that a topic is not there, or not the one that was meant."""
+    """Return whether brokers report that a topic is missing or was recreated."""
     return isinstance(error, _GONE)

@@ -1,7 +1,7 @@
-"""``walle replay``: events of a file into a topic, at once or as fast as they came; and back.
+"""``walle replay``: sends a file's events to a topic, at full or recorded speed, or records one.
 
-Lines are keyed by their ``device_id`` and otherwise sent as they are, so that event times
-stay; ``recording`` writes a topic into such a file. For trying pipelines out, and benches.
+The key of a record is the line's ``device_id``, its value the unchanged line, so event times stay.
+``recording`` writes such a file from a topic. Meant for trials of pipelines and for benchmarks.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _CONNECT_MS: Final = 10_000
 _LINE_BYTES: Final = 64 * 2**20
-_EVENT_MAX_BYTES: Final = 64 * 2**20  # how much it takes is the topic's to say
-_SHOWN: Final = 40  # characters of what is wrong
-_SLEEP_S: Final = 0.5  # so that Ctrl-C and progress are not far
+_EVENT_MAX_BYTES: Final = 64 * 2**20  # the topic's own limit decides
+_SHOWN: Final = 40  # characters of a wrong name
+_SLEEP_S: Final = 0.5  # short, for Ctrl-C and the progress bar
 
 
 class _Line(EventValue, kw_only=True, gc=False):
-    # what the source takes; the device is the record's key
+    # an event of the source plus its device, which becomes the record's key
     device_id: str
     ingest_time_ms: int | None = None
 
@@ -80,13 +80,13 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
-    """Replay, or record; nothing is left of a recording that fails.
+    """Replay or record; a failed recording leaves no file.
 
-    ``refuse`` ends the command as wrong usage, with a reason.
+    ``refuse`` reports wrong usage with a reason and ends the command.
 
     Raises:
-        SourceError: The file cannot be read or written, or the topic not be recorded.
-        TopicError: The topic is missing, or does not take the events.
+        SourceError: The file cannot be read or written, or the topic cannot be recorded.
+        TopicError: The topic is missing or refuses the events.
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
     model = _model(options, refuse)
@@ -183,14 +183,14 @@ def _replay(model: KafkaSourceModel, file: Path, speed: float | None) -> dict[st
 
 
 class _Pace:
-    """Lets events go as far apart as they came, divided by the speed."""
+    """Keeps the recorded intervals between events, divided by the speed."""
 
     def __init__(self, speed: float | None) -> None:
         self._speed = speed
         self._first: tuple[int, float] | None = None
 
     def wait(self, time_ms: int) -> None:
-        if self._speed is None or abs(time_ms) > TIME_MAX_MS:  # such a one is not waited for
+        if self._speed is None or abs(time_ms) > TIME_MAX_MS:  # no wait for an impossible time
             return
         now_ms = monotonic_ms()
         if self._first is None:

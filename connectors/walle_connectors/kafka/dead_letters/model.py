@@ -12,7 +12,7 @@ _MIB: Final = 1024 * 1024
 
 
 class KafkaDeadLetterModel(Connection):
-    """A topic for dead letters, with any number of partitions; pipelines may share one."""
+    """A topic for dead letters, with any number of partitions; pipelines may share it."""
 
     topic: TopicName = Field(description="For dead letters; one record each.")
     codec: Codec = Field(default="zstd", description="Of batches of records in the topic.")

@@ -13,7 +13,7 @@ from walle_stream.spec.strict import Strict
 _MIB: Final = 2**20
 
 type MissingOffset = Literal["fail", "earliest", "latest"]
-"""What to do where records were deleted before they were read."""
+"""Policy for records that were deleted before they were read."""
 
 
 def _time_ms(value: object) -> object:
@@ -24,14 +24,14 @@ def _time_ms(value: object) -> object:
             raise ValueError(
                 f"expected epoch milliseconds, or a date and time, found {value!r}"
             ) from None
-    if isinstance(value, datetime):  # YAML makes one of a date and time without quotes
+    if isinstance(value, datetime):  # YAML parses an unquoted date and time to one
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1000)
     return value
 
 
 class StartTime(Strict):
-    """A moment, by the records' time."""
+    """A moment on the clock of the records' timestamps."""
 
     timestamp_ms: Annotated[StrictInt, BeforeValidator(_time_ms)] = Field(
         alias="timestamp", ge=0, description="Epoch milliseconds, or ISO 8601 (UTC)."
@@ -98,7 +98,7 @@ class KafkaSourceModel(Connection):
 
     @classmethod
     def of(cls, connection: Connection, topic: str) -> Self:
-        """Return a topic of another section's brokers, with defaults."""
+        """Return a topic at the brokers of another section, with default settings."""
         return cls.model_validate({**connection.reach(), "topic": topic})
 
     @model_validator(mode="after")
