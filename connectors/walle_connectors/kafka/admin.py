@@ -47,7 +47,7 @@ def admin_client(connection: Connection) -> Iterator[Any]:
     except RetriableError as error:
         # the broker went away or is still starting: the request itself is not at fault
         raise BrokerUnreachableError(
-            f"{', '.join(connection.brokers)} does not answer to the end ({error}): try again"
+            f"{', '.join(connection.brokers)} stopped answering ({error}): try again"
         ) from error
     except SaslAuthenticationFailedError as error:
         raise connection.no_answer(error, is_login=True) from error

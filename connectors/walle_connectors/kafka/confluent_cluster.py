@@ -98,7 +98,7 @@ class ConfluentCluster:
             raise self._refused(error.args[0], _NEVER) from error
         except UnicodeDecodeError as error:
             # the library reads past foreign metadata that lacks a NUL at its end
-            raise self._connection.no_answer("the metadata of the group's offsets") from error
+            raise self._connection.no_answer("undecodable metadata of offsets") from error
         for each in told:
             if each.error is not None:
                 raise self._refused(each.error, _NEVER)
@@ -264,7 +264,7 @@ class ConfluentCluster:
         except BrokerUnreachableError:
             raise
         except TopicError as error:
-            raise SourceError(f"topic {topic!r} cannot be read on ({error})") from error
+            raise SourceError(f"reading of topic {topic!r} failed ({error})") from error
 
     def close(self) -> None:
         """Drop the clients, which then disconnect; see ``Cluster.close``."""

@@ -53,6 +53,6 @@ def connect[C](
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
             continue
         if attempts:
-            _log.info("%s goes on: a broker answers", purpose)
+            _log.info("%s continues: a broker answers", purpose)
         return client
     return None

@@ -76,10 +76,10 @@ class KafkaDownlinkSender(RecordSender[bytes]):
             TopicError: The model has no ``downTopic``.
         """
         if not model.down_topic:
-            raise TopicError("nothing can be sent down: set spec.tunnel.downTopic")
+            raise TopicError("messages cannot be sent to devices: set spec.tunnel.downTopic")
         super().__init__(
             Outgoing.of(model, tunnel_topics(model, partitions)[1]),
-            f"the way down {model.down_topic!r}",
+            f"the downlink {model.down_topic!r}",
             max_bytes=max_bytes,
             connects_early=connects_early,
         )

@@ -79,14 +79,14 @@ class Growth:
         source, before = loaded.source, loaded.pipeline.spec.runtime.partitions
         if not isinstance(source, KafkaSourceModel):
             raise SpecFileError(
-                f"{loaded.file}: spec.source is no topic, so its partitions are not Kafka's to "
-                "grow: give the pipeline of the topic"
+                f"{loaded.file}: spec.source is not a topic: give a pipeline whose source is a "
+                "topic"
             )
         if after % before or not before < after <= PARTITIONS_MAX:
             raise SpecFileError(
                 f"{loaded.file}: {after} partitions: expected a multiple of the {before} of "
                 f"spec.runtime.partitions, at most {PARTITIONS_MAX:,}; then each partition is "
-                "shared out among whole ones"
+                "split among new ones"
             )
         self._loaded, self._source = loaded, source
         self._before, self._after = before, after
@@ -130,7 +130,7 @@ class Growth:
                 self._expect_read(ends, state, client.identity.cluster)
                 begin = _begin(client)
                 for number in state.split(self._targets, self._home, begin):
-                    tell(f"partition {number}: its devices are shared out")
+                    tell(f"partition {number}: its devices are split")
                 grown.append(state.databases)
             if self._tunnel is not None:
                 grown += self._split_tables(stack, self._tunnel, cloud, snapshots, tell)
@@ -147,9 +147,9 @@ class Growth:
             ]
         if came:
             raise TopicError(
-                f"records came into partitions {came} of {self._source.topic!r} meanwhile: those "
-                "of devices that have moved begin anew there. Nobody may write while topics grow; "
-                "all else is done",
+                f"records came into partitions {came} of {self._source.topic!r} meanwhile: devices "
+                "of these records that have moved begin there without state. Stop all producers "
+                "while topics grow. All other steps are done",
                 self._source.topic,
             )
 
@@ -189,8 +189,7 @@ class Growth:
     def _expect(self, number: int, topic: str, unread: int, advice: str) -> None:
         if unread > 0:
             raise TopicError(
-                f"{topic}[{number}] has {unread} records that were not read: stop who writes, "
-                f"{advice}",
+                f"{topic}[{number}] has {unread} unread records: stop the producers, {advice}",
                 topic,
             )
 
@@ -215,8 +214,8 @@ class Growth:
             tables = GrowingFolder(stack.enter_context(own_data_dir(cloud)), *counts)
         elif any(each.end > 0 for each in bounds.values()) and self._has_cloud(tunnel):
             raise TopicError(
-                f"topic {tunnel.topic!r} was read by walle cloud, whose tables must go along: give "
-                "--snapshots, or --cloud-data-dir of its only worker",
+                f"topic {tunnel.topic!r} was read by walle cloud, whose tables must grow, too: "
+                "give --snapshots, or --cloud-data-dir of its only worker",
                 tunnel.topic,
             )
         else:
@@ -230,7 +229,7 @@ class Growth:
             if path is not None:
                 new = {target: tables.new(target) for target in self._targets[number]}
                 split_table(path, new, self._home, begin)
-                tell(f"partition {number}: its table is shared out")
+                tell(f"partition {number}: its table is split")
         return [tables]
 
     def _has_cloud(self, tunnel: KafkaTunnelModel) -> bool:
@@ -264,7 +263,7 @@ class Growth:
                 cluster.grow(needed.name, self._after, is_trial=is_trial)
             except TopicError as error:
                 raise TopicError(
-                    f"topic {needed.name!r} ({needed.key}) has {count} partitions and gets no "
+                    f"topic {needed.name!r} ({needed.key}) has {count} partitions and cannot get "
                     f"more: {error}",
                     needed.name,
                 ) from error

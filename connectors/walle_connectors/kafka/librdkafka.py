@@ -55,7 +55,7 @@ def open_client[C](
         # of a token
         if error.name() == "_AUTHENTICATION" and _NO_RENEWAL not in error.str():
             refused = connection.no_answer(error.str(), is_login=True)
-            _refusals.warn(connection.brokers, f"{refused}; waited for")
+            _refusals.warn(connection.brokers, f"{refused}; waiting")
             renewal.begin()
 
     # only an instance of a Python class supports weak references

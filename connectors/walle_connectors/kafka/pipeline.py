@@ -73,6 +73,6 @@ def kafka_parts(loaded: LoadedPipeline[UnreadPackage]) -> list[KafkaPart]:
     if not parts:
         raise SpecFileError(
             f"{loaded.file}: none of spec.source, spec.tunnel, spec.deadLetters and spec.sinks has "
-            "the connector 'kafka': there is nothing to look at"
+            "the connector 'kafka': give a pipeline that uses Kafka"
         )
     return parts

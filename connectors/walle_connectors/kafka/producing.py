@@ -47,8 +47,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     def no_partition(self, partition: int | None, detail: str) -> TopicError:
         """Return the error for a missing partition; ``detail`` is the cluster's text."""
         return TopicError(
-            f"topic {self.name!r} has no partition {partition} ({detail}): it must have as many as "
-            "the pipeline, see walle topics",
+            f"topic {self.name!r} has no partition {partition} ({detail}): topic and pipeline must "
+            "have the same number of partitions, see walle topics",
             self.name,
         )
 

@@ -82,5 +82,5 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             _refused[self._key] = error
             self._refusing.add(node_id)
             refusal = self._to.no_answer(error, is_login=True)
-            _reminder.warn(self._key, f"{refusal}; waited for")
+            _reminder.warn(self._key, f"{refusal}; waiting")
             self.update_backoff(node_id)

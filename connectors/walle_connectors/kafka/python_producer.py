@@ -139,8 +139,8 @@ class PythonProducer:
         except KafkaError as error:
             close_producer(self._producer, 0)
             raise TopicError(
-                f"topic {self._topic!r} cannot be found ({type(error).__name__}: {error}): walle "
-                "topics FILE --create makes it",
+                f"topic {self._topic!r} cannot be found ({type(error).__name__}: {error}): create "
+                "it by walle topics FILE --create",
                 self._topic,
             ) from error
 

@@ -33,7 +33,7 @@ def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
     if file.exists() or not file.name:
-        raise SourceError(f"{file} is there already: name a new file, or delete it")
+        raise SourceError(f"{file} exists already: name a new file, or delete it")
     check_topics(model, [NeededTopic(model.topic, "--topic")])
     counts = {"events": 0, "bytes": 0, "skipped": 0}
     with closing(TopicClient(model, named_by="--topic")) as client, written(file) as out:

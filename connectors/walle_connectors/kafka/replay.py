@@ -44,38 +44,41 @@ class _Line(EventValue, kw_only=True, gc=False):
 def add(commands: Any) -> None:
     """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     parser = commands.add_parser(
-        "replay", help="write the events of a file into a Kafka topic, or record one"
+        "replay", help="write the events of a file to a Kafka topic, or record a topic"
     )
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="JSON Lines of events; gzip is recognised"
     )
-    parser.add_argument("--topic", required=True, help="keyed by device")
+    parser.add_argument("--topic", required=True, help="topic keyed by device")
     parser.add_argument(
         "--brokers", required=True, action="append", metavar="HOST:PORT", help="may be repeated"
     )
-    for name, text in (("ca", "who signed the brokers'"), ("cert", "ours"), ("key", "its key")):
+    for name, text in (("ca", "the brokers' CA"), ("cert", "our certificate"), ("key", "its key")):
         parser.add_argument(
             f"--tls-{name}", type=Path, metavar="FILE", help=f"PEM, for TLS: {text}"
         )
     for name, text in (
-        ("mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, where brokers ask"),
-        ("username", "of all but OAUTHBEARER"),
-        ("password", "file with it"),
-        ("token", "file with it; OAUTHBEARER"),
+        ("mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, if brokers ask for it"),
+        ("username", "for all mechanisms but OAUTHBEARER"),
+        ("password", "file with the password"),
+        ("token", "file with the token, for OAUTHBEARER"),
     ):
         parser.add_argument(f"--sasl-{name}", metavar="X", help=text)
     parser.add_argument(
-        "--driver", choices=("kafka-python", "confluent"), default="kafka-python", help="library"
+        "--driver",
+        choices=("kafka-python", "confluent"),
+        default="kafka-python",
+        help="client library",
     )
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--record", action="store_true", help="write what the topic has now into FILE")
+    way.add_argument("--record", action="store_true", help="write the topic's records to FILE")
     way.add_argument(
         "--speed",
         type=_speed,
         metavar="X",
-        help="1: as fast as the events came, 2: twice; left out: as fast as it goes",
+        help="1: as fast as the events came, 2: twice as fast; default: at full speed",
     )
-    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.add_argument("--json", action="store_true", help="print a JSON object as the last line")
     parser.set_defaults(run=partial(run, refuse=parser.error))
 
 
@@ -115,7 +118,7 @@ def run(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
 
 def _skipped(counts: Mapping[str, Any]) -> str:
     count = counts.get("skipped", 0)
-    return f"; {count:,} records that are no event of a device were left out" if count else ""
+    return f"; {count:,} records without a valid event were skipped" if count else ""
 
 
 def _speed(text: str) -> float:
@@ -214,7 +217,7 @@ def _lines(stream: FileStream, name: str) -> Iterator[tuple[bytes, _Line]]:
             try:
                 head = decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise SourceError(f"{name}:{number}: is no event: {error}; correct it") from error
+                raise SourceError(f"{name}:{number}: not an event: {error}; correct it") from error
             problem = device_id_problem(head.device_id)
             if not 0 <= head.event_time_ms <= TIME_MAX_MS:
                 problem = problem or BAD_TIME
@@ -222,7 +225,7 @@ def _lines(stream: FileStream, name: str) -> Iterator[tuple[bytes, _Line]]:
                 raise SourceError(f"{name}:{number}: {problem}; correct it")
             yield line, head
     except READ_ERRORS as error:
-        raise SourceError(f"{name} cannot be read on behind line {number} ({error})") from error
+        raise SourceError(f"reading of {name} failed after line {number} ({error})") from error
 
 
 def _bar() -> Progress:

@@ -251,7 +251,7 @@ class RecordSender[T](ABC):
             try:
                 self._pump(producer, self._session)
             except BrokerUnreachableError as error:
-                self._tell_failure(f"{self._purpose} begins anew", error)
+                self._tell_failure(f"{self._purpose} starts again", error)
                 producer.halt()
             finally:
                 producer.close(_CLOSE_S)
@@ -321,7 +321,7 @@ class RecordSender[T](ABC):
             finally:
                 self._condition.acquire()
             if has_answered and is_answered and self._answers == seen:
-                text = "%s: nothing was acknowledged for %d s, although a broker answers: anew"
+                text = "%s: no acknowledgement for %d s although a broker answers; starting again"
                 _log.warning(text, self._purpose, 2 * STALL_S)
                 return bool(is_there())
             has_answered = is_answered
@@ -378,7 +378,7 @@ class RecordSender[T](ABC):
             if is_forbidden
             else ""
         )
-        _log.warning("%s: %s; sent again%s", what, text, advice)
+        _log.warning("%s: %s; sending again%s", what, text, advice)
 
     # Callbacks, in the producer's thread
 

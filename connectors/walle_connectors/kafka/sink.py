@@ -85,7 +85,7 @@ class KafkaSink:
             outcome.result(_MOST_S)
         except TimeoutError:
             raise SinkError(
-                f"topic {self._model.topic!r}: no answer in {_MOST_S:g} s; another client goes on"
+                f"topic {self._model.topic!r}: no answer in {_MOST_S:g} s; a new client continues"
             ) from None
 
     def _record(self, feature: MergedFeature) -> TopicRecord:

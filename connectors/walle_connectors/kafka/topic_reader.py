@@ -136,7 +136,7 @@ class TopicReader:
                 self._begin(client.identity.topic_id)
                 self._read(client, fetcher)
             except (BrokerUnreachableError, SourceError) as error:
-                _log.warning("%s begins anew: %s", what, error)
+                _log.warning("%s starts again: %s", what, error)
                 self._stopped.wait(_AGAIN_S)
             finally:
                 fetcher.close()
@@ -178,8 +178,8 @@ class TopicReader:
         if count > self._count:
             name = self._model.topic
             self._failure = TopicError(
-                f"topic {name!r} has got more than its {self._count} partitions: devices may be "
-                f"elsewhere now; start again with spec.runtime.partitions={count}",
+                f"topic {name!r} got more than its {self._count} partitions, so devices may have "
+                f"moved: start again with spec.runtime.partitions={count}",
                 name,
             )
 
@@ -245,7 +245,7 @@ class TopicReader:
                 if at < each.begin:
                     _log.error(
                         "topic %r: records %d to %d of partition %d were deleted before they were "
-                        "read; it goes on behind them: raise retention.ms of the topic",
+                        "read; reading continues after them: raise retention.ms of the topic",
                         topic,
                         at,
                         each.begin - 1,
@@ -255,8 +255,8 @@ class TopicReader:
                     # a broker lost records, or the topic was recreated meanwhile; the caller knows
                     # the old topic's id and goes back if the id changed
                     _log.warning(
-                        "partition %d of topic %r ends at %d, but was read up to %d before: it is "
-                        "another topic, or lost its last records",
+                        "partition %d of topic %r ends at %d, but was read up to %d before: the "
+                        "topic was recreated, or lost its last records",
                         number,
                         topic,
                         each.end,

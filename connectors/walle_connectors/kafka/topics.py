@@ -48,8 +48,8 @@ def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
         return f"topic {needed.name!r} ({needed.key}) does not exist: walle topics FILE --create"
     if found.is_hidden:
         return (
-            f"topic {needed.name!r} ({needed.key}) may not be seen by this client, if it is there: "
-            "see the access rights, it needs DESCRIBE"
+            f"topic {needed.name!r} ({needed.key}) is missing, or this client has no access to it: "
+            "see the access rights, the client needs DESCRIBE"
         )
     if needed.partitions and found.partitions != needed.partitions:
         return (
@@ -90,8 +90,8 @@ def expect_kept(connection: Connection, needed: NeededTopic) -> dict[str, str]:
     settings = found.settings if found else {}
     if "compact" in settings.get("cleanup.policy", ""):
         raise TopicError(
-            f"topic {needed.name!r} ({needed.key}) is compacted: it keeps the last record of each "
-            "device and refuses those without one; set cleanup.policy=delete",
+            f"topic {needed.name!r} ({needed.key}) is compacted: it keeps only the last record of "
+            "each device and refuses records without a key; set cleanup.policy=delete",
             needed.name,
         )
     return settings
@@ -116,5 +116,5 @@ def create_topics(
                 cluster.create(each.name, each.partitions or -1, replicas, settings)
             except TopicError as error:
                 raise TopicError(
-                    f"topic {each.name!r} ({each.key}) cannot be made: {error}", each.name
+                    f"topic {each.name!r} ({each.key}) cannot be created: {error}", each.name
                 ) from error

@@ -18,8 +18,8 @@ class FeatureTopicModel(Connection):
     """A topic to which features are written."""
 
     topic: TopicName
-    format: ValueFormat = Field(default="json", description="What features travel as.")
-    codec: Codec = Field(default="zstd", description="Of batches of records in the topic.")
+    format: ValueFormat = Field(default="json", description="Encoding of features.")
+    codec: Codec = Field(default="zstd", description="Compression of batches of records.")
     max_bytes: SizeBytes = Field(
         default=_MIB,
         ge=1024,
@@ -37,7 +37,7 @@ class KafkaTunnelModel(FeatureTopicModel):
 
     topic: TopicName = Field(description="For features and calls; one record each.")
     down_topic: TopicName | None = Field(
-        default=None, description="For messages to devices; nothing comes down without it."
+        default=None, description="For messages to devices; left out: devices get none."
     )
     linger_ms: Annotated[int, Field(strict=True, ge=0, le=60_000)] = Field(
         default=0, description="Longest wait for more records of a batch."

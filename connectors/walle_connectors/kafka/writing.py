@@ -57,7 +57,7 @@ class TopicWriter:
         record = TopicRecord(key, value, headers or [])
         handed = self._producer.send(record, partition, size_bytes)
         if handed is not Handed.QUEUED:
-            raise self._refused("it is too large")
+            raise self._refused("the record is too large")
         self._wait(_AHEAD_BYTES)
 
     def flush(self) -> None:
@@ -88,13 +88,13 @@ class TopicWriter:
                 raise self._refused(f"{type(error).__name__}: {error}") from error
         if not is_there:
             raise BrokerUnreachableError(
-                f"topic {self._topic!r}: the brokers do not answer: of {self.records:,} records "
-                "the last may be missing; start them and run again"
+                f"topic {self._topic!r}: the brokers do not answer, and the last of "
+                f"{self.records:,} records may be missing: start them and run again"
             )
 
     def _refused(self, reason: str) -> TopicError:
         return TopicError(
-            f"topic {self._topic!r} does not take record {self.records:,} or one shortly before it "
+            f"topic {self._topic!r} refuses record {self.records:,} or one shortly before it "
             f"({reason}): see its max.message.bytes and the access rights, then run again",
             self._topic,
         )

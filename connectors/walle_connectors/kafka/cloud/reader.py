@@ -46,8 +46,8 @@ class WorkerClient(TopicClient):
     @override
     def grown(self) -> SourceError:
         return SourceError(
-            f"topic {self.topic!r} has got more than its {self.identity.partition_count} "
-            "partitions while it was read: start the worker again"
+            f"topic {self.topic!r} got more than its {self.identity.partition_count} "
+            "partitions while it was read: restart the worker"
         )
 
 
@@ -72,8 +72,8 @@ class CloudReader(GroupReader):
         super().__init__(client, group, model, decoder, tables, Opening({}, (), _POLL_RECORDS))
         self._beginning = msgspec.structs.replace(
             self._beginning,
-            advice="give --on-missing earliest to go on with what is there (what is missing is "
-            "counted as gaps), or a newer snapshot",
+            advice="give --on-missing earliest to continue with the remaining records (missing "
+            "ones are counted as gaps), or use a newer snapshot",
         )
         self._tables = tables
         self._letters = letters
@@ -92,9 +92,9 @@ class CloudReader(GroupReader):
             if offset and bounds.begin and self._beginning.on_missing == "fail":
                 raise TunnelError(
                     f"{self._client.topic}[{number}] was read up to offset {offset} by a worker "
-                    "whose table is not here, and retention deleted everything before "
-                    f"{bounds.begin}: give --snapshots a folder that has the table, or "
-                    "--on-missing earliest to make it of what is left"
+                    "whose table is not here, and retention deleted all records before "
+                    f"{bounds.begin}. Give --snapshots a folder that has the table, or "
+                    "--on-missing earliest to rebuild it from the remaining records"
                 )
 
     @override
@@ -176,6 +176,6 @@ class CloudReader(GroupReader):
         elif self._idle_ms >= self._patience_ms:
             raise CloudStalledError(
                 f"no progress for {self._patience_ms / 1000:g} s with records waiting in "
-                f"partitions {behind} of {self._client.topic!r}: the process ends, start it again "
-                "and it goes on"
+                f"partitions {behind} of {self._client.topic!r}: restart the worker, and it "
+                "continues from its tables"
             )

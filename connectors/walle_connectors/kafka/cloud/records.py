@@ -82,7 +82,7 @@ def _read(
         _skip_json(feature)
         feature.decode()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise EnvelopeError(f"{_name(envelope)}: the value is no JSON: {error}") from error
+        raise EnvelopeError(f"{_name(envelope)}: the value is not JSON: {error}") from error
     if envelope.service:
         number, asked = envelope.sequence_number, (envelope.task, envelope.task_version)
         call = CloudCall(envelope.device_id, number, *asked, envelope.service, feature)
@@ -107,8 +107,8 @@ def _check_place(partition: int, sent_by: int, name: str) -> None:
     if sent_by != partition:
         # the topic's partition orders and fences the records of its sender
         raise EnvelopeError(
-            f"{name}: sent by partition {sent_by}, but found in {partition} of the "
-            "topic: the topic has another partition count than the sender"
+            f"{name}: sent by partition {sent_by}, but found in partition {partition} of the "
+            "topic: topic and sender have different numbers of partitions"
         )
 
 

@@ -138,8 +138,7 @@ def _check_kept(tunnel: KafkaTunnelModel, needed: NeededTopic, snapshot_every_s:
     if 0 <= kept_ms < 2 * snapshot_every_s * 1000:
         raise TopicError(
             f"topic {needed.name!r} ({needed.key}) keeps records for {kept_ms / 1000:g} s, less "
-            f"than from one snapshot to the next but one: raise retention.ms, or lower "
-            "--snapshot-every",
+            "than two intervals between snapshots: raise retention.ms, or lower --snapshot-every",
             needed.name,
         )
 
@@ -175,7 +174,7 @@ class _Worker:
             except BrokerUnreachableError as error:
                 if self._line:
                     raise
-                _log.warning("%s; tried again in %g s", error, pause_s)
+                _log.warning("%s; the next attempt is in %g s", error, pause_s)
                 stopped.wait(pause_s)
                 pause_s = min(2 * pause_s, _AGAIN_MAX_S)
             except SourceError as error:
@@ -199,7 +198,7 @@ class _Worker:
                     self._line = ""
             elif now_ms - well_ms > _LOST_MS and not self._line:
                 # the broker is down, or the client is stuck
-                _log.warning("this worker joins its group anew")
+                _log.warning("this worker joins its group again")
                 return
 
     def _join(self) -> CloudReader:
@@ -232,8 +231,7 @@ class _Signals:
 
 def _give_up() -> None:
     sys.stderr.write(
-        f"walle: the cloud side did not end within {STOP_S:.0f} s: start it again, nothing is "
-        "lost\n"
+        f"walle: the cloud side did not stop within {STOP_S:.0f} s: restart it, no data is lost\n"
     )
     sys.stderr.flush()
     os._exit(StopTimeoutError.exit_code)
@@ -293,7 +291,9 @@ def _reports(
         return None
     token = token_from(options.reports_token)
     if token is not None and "@" in options.reports.partition("//")[2].partition("/")[0]:
-        raise SpecFileError("--reports: its address has a user, and there is a token: give one")
+        raise SpecFileError(
+            "--reports: the URL has a user, and there is also a token: give only one"
+        )
     outlet = ReportOutlet(options.reports, tables.tables, token)
     stack.callback(outlet.close)
     return outlet

@@ -49,7 +49,7 @@ class KafkaDeadLetterArchive:
                 kept = decode_letter(record.value, record.headers)
             except EnvelopeError as error:
                 place = f"{self._model.topic}[{number}]@{record.offset}"
-                _log.warning("%s is passed over: %s", place, error)
+                _log.warning("%s is skipped: %s", place, error)
                 continue
             if kept is not None:
                 yield kept

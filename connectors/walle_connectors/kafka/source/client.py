@@ -69,7 +69,7 @@ class TopicClient:
             self.close()
             raise SourceError(
                 f"there is no topic {self.topic!r} at {', '.join(model.brokers)}, or this client "
-                f"may not see it: create it, correct {named_by}, or allow DESCRIBE"
+                f"has no access to it: create it, correct {named_by}, or allow DESCRIBE"
             )
         self.identity = identity
 
@@ -124,7 +124,7 @@ class TopicClient:
             found = fetcher.poll(_POLL_MS, _MOST)
             if found.gone or found.cut:
                 raise SourceError(
-                    f"{self.topic}[{number}]: records behind offset {at} were deleted before they "
+                    f"{self.topic}[{number}]: records from offset {at} on were deleted before they "
                     "were read: run again"
                 )
             # the last offsets may hold no record
@@ -134,8 +134,8 @@ class TopicClient:
             elif monotonic_ms() - moved_ms > _STALL_MS:
                 # a broker may be down for a while, but a waiting user must get an error
                 raise SourceError(
-                    f"topic {self.topic!r}: nothing came for {_STALL_MS // 1000} s, although its "
-                    "end is not reached: see that all brokers answer, then run again"
+                    f"topic {self.topic!r}: no record came for {_STALL_MS // 1000} s before the "
+                    "end: make sure that all brokers answer, then run again"
                 )
             for records in found.records.values():
                 yield from (each for each in records.rows() if each.offset < bounds.end)
@@ -190,9 +190,9 @@ class TopicClient:
             raise SourceError(
                 f"topic {self.topic!r} is not keyed by device: the record "
                 f"{self.topic}[{number}]@{first.offset} is of device {name[:64]!r}, "
-                f"its key is {(first.key or b'')[:64]!r}, and so on; write records with the device "
-                "id as key, so that a device stays in one partition, or correct `device` of the "
-                "mapping"
+                f"but its key is {(first.key or b'')[:64]!r}, and so on. Write records with the "
+                "device id as key, so that a device stays in one partition, or correct `device` of "
+                "the mapping"
             )
 
     @property
@@ -210,8 +210,8 @@ class TopicClient:
         found, before = self.cluster.known, self.identity.partition_count
         if found.partition_count not in {0, before}:
             raise SourceError(
-                f"topic {self.topic!r} was deleted and made again with {found.partition_count} "
-                f"partitions, before it had {before}: start with a new --data-dir and "
+                f"topic {self.topic!r} was recreated with {found.partition_count} "
+                f"partitions instead of {before}: start with a new --data-dir and "
                 f"spec.runtime.partitions={found.partition_count}"
             )
         self.identity = msgspec.structs.replace(self.identity, topic_id=found.topic_id)
@@ -232,9 +232,9 @@ class TopicClient:
     def grown(self) -> SourceError:
         """Return the error for a topic that got more partitions."""
         return SourceError(
-            f"topic {self.topic!r} has got more than its {self.identity.partition_count} "
-            "partitions while it was read: devices may be elsewhere now; read what is left with "
-            "spec.source.firstPartitions, then walle topics grow moves them"
+            f"topic {self.topic!r} got more than its {self.identity.partition_count} partitions "
+            "while it was read, so devices may have moved: read the old partitions to the end "
+            "with spec.source.firstPartitions, then move the devices by walle topics grow"
         )
 
     def close(self) -> None:

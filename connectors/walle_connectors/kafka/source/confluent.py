@@ -172,8 +172,8 @@ class ConfluentFetcher:
 
     def _failure(self, error: Any) -> SourceError:
         return SourceError(
-            f"topic {self._topic!r} cannot be read on ({error.name()}: {error.str()}): what was "
-            "committed is kept, run again"
+            f"reading of topic {self._topic!r} failed ({error.name()}: {error.str()}): committed "
+            "data are kept, run again"
         )
 
     def close(self) -> None:

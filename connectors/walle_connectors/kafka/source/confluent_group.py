@@ -212,10 +212,14 @@ class ConfluentGroup:
         ]
 
     def _failure(self, error: Any) -> SourceError | BrokerUnreachableError:
-        said = f"topic {self._topic!r}: the group cannot be asked ({error.name()}: {error.str()})"
+        said = (
+            f"topic {self._topic!r}: a request to the group failed ({error.name()}: {error.str()})"
+        )
         if is_waited_for(error):
-            return BrokerUnreachableError(f"{said}: see that its brokers answer, and run again")
+            return BrokerUnreachableError(
+                f"{said}: make sure that its brokers answer, and run again"
+            )
         return SourceError(
-            f"{said}: what was committed is kept; grant READ and DESCRIBE on topic and group to "
-            "this client, or run again"
+            f"{said}: committed data are kept; grant READ and DESCRIBE on topic and group to this "
+            "client, or run again"
         )

@@ -220,8 +220,8 @@ class GroupReader(KafkaReader):
             if not is_own and not self._placement.may_begin_anew:
                 raise SourceError(
                     f"topic {self._client.topic!r}: partition {number} was read up to offset "
-                    f"{each.offset} by another member of this group, and its state is not here: "
-                    "share the data directory, set spec.state.snapshots, or begin anew with "
+                    f"{each.offset} by another member of this group, and its state is not here. "
+                    "Share the data directory, set spec.state.snapshots, or start over with "
                     "another group"
                 )
 

@@ -59,8 +59,8 @@ def decode_positions(
         if each.topic != topic or is_other_cluster:
             raise SourceChangedError(
                 f"the offset of partition {number} is of topic {each.topic!r} in cluster "
-                f"{each.cluster!r}, not of {topic!r} in {cluster!r}: give the source that the "
-                "data directory was made from, or a new --data-dir"
+                f"{each.cluster!r}, not of {topic!r} in {cluster!r}: give the source of this data "
+                "directory, or a new --data-dir"
             )
     return found
 
@@ -74,8 +74,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     stops_at_end: bool
     on_missing: MissingOffset
     advice: str = (
-        "give spec.source.onMissingOffset=earliest to go on with what is there, or latest to go on "
-        "with what comes"
+        "give spec.source.onMissingOffset=earliest to continue with the remaining records, or "
+        "latest to continue with new records"
     )
     """Advice to the user when records are missing and the policy is ``fail``."""
 
@@ -126,8 +126,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     def _problem(self, stored: TopicPosition, bounds: Bounds, *, is_cut: bool) -> str:
         if self._is_other(stored):
             return (
-                f"the topic was deleted and made again; offset {stored.next}, where reading "
-                f"stopped, is of the old one, the new one has {bounds.begin} to {bounds.end}"
+                f"the topic was recreated; reading stopped at offset {stored.next} of the old "
+                f"topic, the new one has {bounds.begin} to {bounds.end}"
             )
         if stored.next < bounds.begin:
             return (
@@ -142,6 +142,6 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
         if is_cut:
             return (
                 f"a broker lost records that were read: reading stopped at offset {stored.next}, "
-                f"what is there now, {bounds.begin} to {bounds.end}, is not all the same"
+                f"and some of the present records, {bounds.begin} to {bounds.end}, differ"
             )
         return ""

@@ -74,7 +74,7 @@ class KafkaSource(LaneSource):
             found["cluster"] == stored["cluster"]
         )
         if stored.get("topic") != found["topic"] or not is_same_cluster:
-            return f"it is in cluster {found['cluster']!r}, before it was {dict(stored)}"
+            return f"it is in cluster {found['cluster']!r}, but was {dict(stored)} before"
         is_same = found.get("mapping") == stored.get("mapping")
         return "" if is_same else "spec.source maps it to events in another way than before"
 

@@ -191,8 +191,8 @@ class KafkaReader(LaneReader[TopicPosition]):
         self._fetcher.begin_anew()
         self._add(lanes)
         _log.warning(
-            "topic %r was deleted and made again while it was read: it goes on with the new one, "
-            "as spec.source.onMissingOffset says",
+            "topic %r was recreated while it was read: reading continues with the new topic as "
+            "spec.source.onMissingOffset says",
             self._client.topic,
         )
 

@@ -130,18 +130,18 @@ class RecordDecoder:
 
     def _problem(self, record: Record) -> Problem | None:
         if record.value is None:
-            return "decode", "is a tombstone: no value", ""
+            return "decode", "is a tombstone without a value", ""
         size = len(record.value)
         if size > self._max_bytes:
             return "oversized", f"{size} bytes, at most {self._max_bytes} are allowed", ""
         if record.key is None:
-            return "invalid", "has no key: the device is not known", ""
+            return "invalid", "has no key, so its device is unknown", ""
         try:
             problem = device_id_problem(record.key.decode())
         except UnicodeDecodeError:
-            problem = "the key is no UTF-8"
+            problem = "the key is not UTF-8"
         if problem is None and not 0 <= record.timestamp <= TIME_MAX_MS:
-            problem = f"the record has no time, or a wrong one: {record.timestamp}"
+            problem = f"the record's timestamp is missing or wrong: {record.timestamp}"
         return ("invalid", problem, "") if problem else None
 
 
