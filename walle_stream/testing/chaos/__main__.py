@@ -1,7 +1,7 @@
 """``python -m walle_stream.testing.chaos``: a campaign from the command line.
 
-Exit codes: 0 every life had the bytes of the run that nobody killed, 1 one
-differed, hung or failed, 2 wrong usage, 130 interrupted; --resume goes on.
+Exit codes: 0 every life equals the unkilled run, 1 a life differed, hung or failed, 2 wrong usage,
+130 interrupted (continue with --resume).
 """
 
 import argparse
@@ -19,17 +19,17 @@ from walle_stream.testing.chaos.targets import TARGETS
 
 
 def main() -> int:
-    """Run a campaign; returns the exit code."""
+    """Run a campaign and return the exit code."""
     parser = _parser()
     options = parser.parse_args()
-    # as Ctrl-C: the run at hand is killed, the folder can be resumed
+    # like Ctrl-C: the current run is killed, and the campaign can be resumed
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = ChaosPlan(
         pipeline=options.pipeline,
         # a later --set of the user's wins
         overrides=(
             "spec.runtime.partitions=4",
-            # devices are written now and then, from the journal and to leave memory
+            # make devices be written from time to time, from the journal and to free memory
             "spec.state.journalEvents=100",
             "spec.runtime.activeDevices=30",
             *options.set,

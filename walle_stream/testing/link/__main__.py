@@ -1,4 +1,4 @@
-"""``python -m walle_stream.testing.link``: a link for people, with commands on standard input.
+"""``python -m walle_stream.testing.link``: a link with commands on standard input.
 
 Exit codes: 0 ended by ``quit``, the end of the input or a signal, 2 wrong usage.
 """
@@ -17,7 +17,7 @@ _HELP = (
 
 
 def main() -> int:
-    """Run a link until it is told to end; returns the exit code."""
+    """Run a link until its end and return the exit code."""
     options = _parser().parse_args()
     try:
         link = Link(options.to, options.listen, options.seed)

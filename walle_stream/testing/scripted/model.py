@@ -7,7 +7,7 @@ from walle_stream.spec.strict import Strict
 
 
 class ScriptedModel(Strict):
-    """Where the script is."""
+    """Paths of the script and its gates."""
 
     connector: str = "walle_stream.testing.scripted:CONNECTOR"
     script: PathField = Field(description="JSON Lines, one step each.")
