@@ -283,7 +283,7 @@ def _checked(name: str, function: Any, *, of_floats: bool) -> Any:
             each if isinstance(each, bool | int | float) else _held(each) for each in given
         ]
         if of_floats and plain[0].dtype.kind != "f":
-            raise TypeError(f"{name} of {plain[0].dtype} is no function of our operators in cupy")
+            raise TypeError(f"{name} of {plain[0].dtype} is not used by our operators in cupy")
         with np.errstate(all="ignore"):
             return _given(function(*plain), out)
 

@@ -114,7 +114,7 @@ class SourceSuite(ABC):
     def test_raw_rows_come_where_they_are_asked_for(self, tmp_path: Path) -> None:
         """Raw rows equal the counted bytes for every batch size."""
         for batch in self.batches(tmp_path, batch_events=3):
-            expect(batch.raw is None, "nobody asked for raw rows")
+            expect(batch.raw is None, "raw rows came without a request")
         wholes = []
         for batch_events in (1_000, 1, 3):
             reader = self.make_source(tmp_path).open({}, self.partition_count, batch_events)
@@ -127,7 +127,7 @@ class SourceSuite(ABC):
                 expect(len(raw) == counted or not is_plain, f"{len(raw)} of {counted} raw bytes")
                 whole[batch.partition] += raw
             wholes.append(whole)
-        expect(any(wholes[0].values()), "no raw rows where they were asked for")
+        expect(any(wholes[0].values()), "no raw rows despite the request")
         expect(wholes[1:] == wholes[:1] * 2, "raw rows depend on how batches are cut")
 
     def test_progress_and_close(self, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ class SourceSuite(ABC):
         """Opening at the offsets after the end gives no batch."""
         offsets = offsets_of(self.read_all(tmp_path, batch_events=10))
         again = self.batches(tmp_path, batch_events=10, offsets=offsets)
-        expect(not again, f"{len(again)} batches behind the end")
+        expect(not again, f"{len(again)} batches after the end")
 
     def test_limits_then_the_rest_are_the_whole(self, tmp_path: Path) -> None:
         """Several runs with a limit and a run without one give all rows."""

@@ -62,7 +62,7 @@ def _verify_nodes(where: str, nodes: Iterable[Node], known: set[str]) -> None:
             if name and name not in known:
                 raise SpecError(f"{where}: {node.title} reads {name!r} before it is made")
         if node.version < 1:
-            raise SpecError(f"{where}: {node.title} says no version of its operator")
+            raise SpecError(f"{where}: {node.title} has no version of its operator")
         for graph in node.graphs():
             _verify_graph(graph, known)
         for name in node.outputs:
@@ -187,7 +187,7 @@ def _verify_loop(loop: Loop, elision: Elision) -> None:
             for number in elision.users[tensor]
         ]
         if any(readers):
-            raise SpecError(f"{tensor} is a tile's alone, and is read behind the loop")
+            raise SpecError(f"{tensor} exists only within a tile, but is read after the loop")
 
 
 def _verify_buffers(
@@ -257,4 +257,4 @@ def _verify_overwriting(
                 and not seen.view.offset
             )
             if seen.root is before and not is_aligned:
-                raise SpecError(f"{before} is read otherwise than {after} is written over it")
+                raise SpecError(f"{before} is read in another order than {after} overwrites it")

@@ -175,7 +175,7 @@ class Broker:
     @property
     def _own(self) -> Node:
         if self._node is None:
-            raise BrokerMissingError("the broker in WALLE_KAFKA is not ours to break")
+            raise BrokerMissingError("the broker in WALLE_KAFKA takes no faults from tests")
         return self._node
 
 

@@ -257,7 +257,7 @@ def open_cluster(folder: Path) -> Cluster:
             has the loopback addresses that the links need.
     """
     if sys.platform != "linux":
-        raise BrokerMissingError("three brokers need the many loopback addresses of Linux")
+        raise BrokerMissingError("three brokers need Linux, which has many loopback addresses")
     return Cluster(folder, find_provider())
 
 

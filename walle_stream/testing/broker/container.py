@@ -162,7 +162,7 @@ def _image_of(client: Any, failure: type[Exception], wanted: str) -> str:
     except failure as error:
         raise BrokerMissingError(
             f"Docker has no image {names[0]} and cannot fetch {names[-1]}: "
-            "deploy/kafka/image makes one"
+            "make one by deploy/kafka/image"
         ) from error
     return names[-1]
 

@@ -56,7 +56,7 @@ def main() -> int:
         print(f"chaos: {error} (everything is in {folder})", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        how = f"the same command with --folder {folder} --resume goes on"
+        how = f"continue by the same command with --folder {folder} --resume"
         print(f"\nchaos: interrupted; {how}", file=sys.stderr)
         return 130
     return end_campaign(report, options.json, folder, is_kept=bool(options.folder))
@@ -64,9 +64,10 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m walle_stream.testing.chaos", description="kill -9 a pipeline and compare"
+        prog="python -m walle_stream.testing.chaos",
+        description="kill -9 a pipeline and compare its results with those of an unkilled run",
     )
-    parser.add_argument("--kills", type=positive, default=500, help="of the target 'local'")
+    parser.add_argument("--kills", type=positive, default=500, help="kills of the target 'local'")
     parser.add_argument(
         "--target",
         type=_part,
@@ -84,11 +85,13 @@ def _parser() -> argparse.ArgumentParser:
         help="mean time between kills at random moments",
     )
     parser.add_argument("--pipeline", default="ipv")
-    parser.add_argument("--set", action="append", default=[], help="like walle run")
-    parser.add_argument("--json", type=Path, help="write the report here")
-    parser.add_argument("--folder", type=Path, help="for data directories and progress")
     parser.add_argument(
-        "--resume", action="store_true", help="go on in --folder; begin when nothing was begun"
+        "--set", action="append", default=[], help="override like that of walle run"
+    )
+    parser.add_argument("--json", type=Path, help="file for the report")
+    parser.add_argument("--folder", type=Path, help="folder for data directories and progress")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the campaign in --folder, or begin one"
     )
     return parser
 

@@ -234,7 +234,7 @@ class Campaign:
         try:
             end = running.await_end(RUN_TIMEOUT_S)
             if self._checked(end).kind != "done":
-                raise ChaosError(f"the run that nobody killed did not end well: {end}")
+                raise ChaosError(f"the unkilled run did not end well: {end}")
         finally:
             running.close()
 
@@ -270,8 +270,8 @@ _PATIENCE: Final = 1.3
 _PATIENCE_MAX: Final = 20
 
 _HANGS: Final = (
-    f"a run has not ended after {RUN_TIMEOUT_S:g} s: it hangs; the data directory of the life "
-    "is kept, run the pipeline on it to see"
+    f"a run hangs: it has not ended after {RUN_TIMEOUT_S:g} s; the data directory of the life "
+    "is kept, run the pipeline on it to investigate"
 )
 
 
@@ -290,20 +290,20 @@ def _begin(plan: ChaosPlan, folder: Path, *, is_resumed: bool) -> Ledger:
         return Ledger(plan=plan, report=report)
     if not is_resumed:
         raise CampaignError(
-            f"a campaign was begun in {folder} ({found.report.kills} of {found.plan.kills} kills): "
-            "go on with --resume, or give another --folder"
+            f"{folder} has a campaign already ({found.report.kills} of {found.plan.kills} kills): "
+            "continue it with --resume, or give another --folder"
         )
     if found.plan != plan:
         old, new = msgspec.structs.asdict(found.plan), msgspec.structs.asdict(plan)
         names = ", ".join(name for name in old if old[name] != new[name])
         raise CampaignError(
-            f"the campaign in {folder} was begun with another plan ({names}): give the same "
-            "arguments, or another --folder"
+            f"the campaign in {folder} has another plan ({names}): give the same arguments, or "
+            "another --folder"
         )
     if found.report.mismatches:
         raise CampaignError(
-            f"the campaign in {folder} is over, {found.report.mismatches[0].life} differed: look "
-            "at it, then give another --folder"
+            f"the campaign in {folder} is over, {found.report.mismatches[0].life} differed: "
+            "investigate it, then give another --folder"
         )
     found.report.resumes += 1
     return found
@@ -317,8 +317,8 @@ def _check_quotas(part: PartPlan, roles: Mapping[str, Role]) -> None:
         )
     if part.quotas and sum(part.quotas.values()) != part.kills:
         raise CampaignError(
-            f"the quotas of the target {part.target!r} are {sum(part.quotas.values())} kills in "
-            f"all, not {part.kills}: make them the same"
+            f"the quotas of the target {part.target!r} add up to {sum(part.quotas.values())} "
+            f"kills, not {part.kills}: make both equal"
         )
 
 

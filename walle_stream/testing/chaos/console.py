@@ -70,7 +70,7 @@ def end_campaign(report: FaultReport, json: Path | None, folder: Path, *, is_kep
         json.write_bytes(report.to_json())
     print(render(report))
     if report.mismatches:
-        print(f"chaos: what was wrong is in {folder}", file=sys.stderr)
+        print(f"chaos: the life that differed is in {folder}", file=sys.stderr)
         return 1
     if not is_kept:
         shutil.rmtree(folder)

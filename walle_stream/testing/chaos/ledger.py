@@ -86,7 +86,7 @@ def lock_folder(folder: Path) -> int:
     """
     if any(folder.iterdir()) and not (folder / _LOCK).exists():
         # a campaign would remove foreign files with names like ours
-        raise CampaignError(f"{folder} is not empty and no campaign's: give another --folder")
+        raise CampaignError(f"{folder} has files but no campaign: give another --folder")
     descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -89,7 +89,7 @@ class LocalTarget:
                 processes.kill(process)
                 if not processes.await_end(process, _END_TIMEOUT_S):
                     raise ChaosError(
-                        f"process {process.pid} of the campaign before does not go: end it, "
+                        f"process {process.pid} of the previous campaign does not end: kill it, "
                         "then resume"
                     )
 

@@ -69,7 +69,7 @@ class FaultReport(msgspec.Struct, kw_only=True):
     resumes: int = 0
     """Number of times that the campaign itself was stopped or killed and resumed."""
     parts: list[PartReport]
-    proof: str = "features and canonical state: the bytes of the run that nobody killed"
+    proof: str = "features and canonical state: the bytes of the unkilled run"
     """The property that held at the end of every life."""
 
     @property

@@ -140,14 +140,14 @@ def find_target(name: str) -> Callable[[ChaosPlan, Path], Target]:
     module, colon, attribute = path.partition(":")
     if not colon:
         raise CampaignError(
-            f"there is no target {name!r}: known are {', '.join(TARGETS)}; your own is named "
+            f"there is no target {name!r}: give one of {', '.join(TARGETS)}, or your own as "
             "package.module:NAME"
         )
     try:
         make: Callable[[ChaosPlan, Path], Target] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise CampaignError(
-            f"target {name!r} cannot be imported ({error}): correct the name, or install what it "
-            "needs"
+            f"target {name!r} cannot be imported ({error}): correct the name, or install its "
+            "packages"
         ) from error
     return make

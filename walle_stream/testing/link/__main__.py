@@ -53,10 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--listen", type=_address, default=("127.0.0.1", 0), metavar="HOST:PORT")
     parser.add_argument("--to", type=_address, required=True, metavar="HOST:PORT")
     parser.add_argument("--delay", type=_duration, default=0, help="each way, like 25ms")
-    parser.add_argument("--jitter", type=_duration, default=0, help="at most so much more")
+    parser.add_argument("--jitter", type=_duration, default=0, help="largest extra delay")
     parser.add_argument("--rate", type=_size, default=0, help="bytes per second, like 1MiB")
-    parser.add_argument("--loss", type=_share, default=0.0, help="of segments, like 0.01")
-    parser.add_argument("--seed", type=int, default=1, help="of jitter and loss")
+    parser.add_argument(
+        "--loss", type=_share, default=0.0, help="share of lost segments, like 0.01"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of jitter and loss")
     return parser
 
 

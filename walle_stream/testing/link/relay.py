@@ -51,7 +51,7 @@ class Link:
             self._end_loop()
             raise LinkAddressError(
                 f"a link cannot listen at {listen[0]}:{listen[1]} ({error.strerror or error}): "
-                "give another address, port 0 takes any that is free"
+                "give another address, or port 0 for any free port"
             ) from error
         host, port = self._server.sockets[0].getsockname()[:2]
         self.address: Address = (host, port)

@@ -33,7 +33,7 @@ class NoOtherEngine:
         """
         del path, target
         if any(name == each or name.startswith(f"{each}.") for each in FORBIDDEN):
-            raise ModuleNotFoundError(f"{name} is not to be loaded here", name=name)
+            raise ModuleNotFoundError(f"{name} must not be loaded here", name=name)
 
 
 @dataclass(slots=True)
@@ -127,12 +127,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("words", nargs="*", help="run cases whose names contain one of these")
     known = f"reference, numpy, cupy, {TOY}, {CHECKED} or {CUPY_STAND_IN}"
     parser.add_argument("--backend", default="numpy", help=known)
-    parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
+    parser.add_argument(
+        "--cases", type=Path, help="file of cases, written if missing; default: a temporary file"
+    )
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
     parser.add_argument(
         "--raw", action="store_true", help="store constants as bytes, as exporters do"
     )
-    parser.add_argument("--failed", action="store_true", help="say why each failed")
+    parser.add_argument("--failed", action="store_true", help="print the reason of each failure")
     given = parser.parse_args(arguments)
     sys.meta_path.insert(0, NoOtherEngine())
     with tempfile.TemporaryDirectory() as folder:

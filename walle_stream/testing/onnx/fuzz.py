@@ -157,7 +157,7 @@ def fuzz(
             try:
                 for line in child.lines():
                     if "broken" in line:
-                        raise RuntimeError(f"mutation {begun} cannot be made: {line['broken']}")
+                        raise RuntimeError(f"mutation {begun} cannot be created: {line['broken']}")
                     begun = line.get("begins", begun)
                     if "outcome" in line:
                         report.take(line)
@@ -224,7 +224,7 @@ def read_report(path: Path, seed: str) -> Report:
         return Report(seed)
     made = json.loads(path.read_text())
     if made["format"] != 1 or made["seed"] != seed:
-        raise ValueError(f"{path} is of another seed: give --seed {made['seed']}, or another file")
+        raise ValueError(f"{path} has another seed: give --seed {made['seed']}, or another file")
     findings = {key: Finding(**each) for key, each in made["findings"].items()}
     return Report(seed, made["next"], made["outcomes"], findings, made["seconds"])
 
@@ -236,11 +236,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 without findings, else 1.
     """
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
-    parser.add_argument("--count", type=int, default=2000, help="of mutations, those done included")
+    parser.add_argument(
+        "--count", type=int, default=2000, help="number of mutations, with earlier ones"
+    )
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
-    parser.add_argument("--json", type=Path, help="write the report here, and go on from it")
-    parser.add_argument("--only", type=int, help="make this mutation alone, in this process")
+    parser.add_argument(
+        "--cases", type=Path, help="file of cases, written if missing; default: a temporary file"
+    )
+    parser.add_argument("--json", type=Path, help="file of the report, to continue and to write")
+    parser.add_argument("--only", type=int, help="run only this mutation, in this process")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         cases = given.cases or Path(folder) / "cases.zip"

@@ -25,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="report", description=__doc__)
     parser.add_argument("--backend", action="append", help=f"default: {', '.join(BACKENDS)}")
-    parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
+    parser.add_argument(
+        "--cases", type=Path, help="file of cases, written if missing; default: a temporary file"
+    )
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:

@@ -12,5 +12,5 @@ class ScriptedModel(Strict):
     connector: str = "walle_stream.testing.scripted:CONNECTOR"
     script: PathField = Field(description="JSON Lines, one step each.")
     gates: PathField | None = Field(
-        default=None, description="Folder of what was reached; SCRIPT.gates when left out."
+        default=None, description="Folder of gates; left out: SCRIPT.gates."
     )

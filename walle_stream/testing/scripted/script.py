@@ -141,7 +141,7 @@ def _step(path: Path, number: int, line: bytes, origin: str) -> Step:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         place = _BYTE.search(str(error))
         column = int(place[1]) + 1 if place else 1
-        raise _wrong(path, number, column, f"no JSON ({error})") from error
+        raise _wrong(path, number, column, f"not JSON ({error})") from error
     try:
         return _read(origin, found, line)
     except _Problem as problem:
@@ -206,7 +206,7 @@ def _event(found: Any) -> Event:
     except msgspec.ValidationError as error:
         text = str(error)
         key = text.rpartition("$.")[2].rstrip("`")
-        raise _Problem(_FOLLOWS.get(key, key), f"no event: {text}") from None
+        raise _Problem(_FOLLOWS.get(key, key), f"not an event: {text}") from None
     problem = device_id_problem(event.device_id)
     if problem is not None:
         raise _Problem("device_id", problem)

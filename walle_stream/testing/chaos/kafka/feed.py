@@ -222,7 +222,7 @@ def expect_lines(client: Mapping[str, Any], topic: str, lines: Sequence[Line]) -
         # the input itself also repeats events
         if list(dict.fromkeys(found[number])) != list(dict.fromkeys(values)):
             raise ChaosError(
-                f"partition {number} of {topic!r} has {len(found[number])} records that are not "
-                f"the {len(values)} of the input in their order: the feed failed"
+                f"partition {number} of {topic!r} has {len(found[number])} records, which differ "
+                f"from the {len(values)} records of the input: the feed failed"
             )
     return sum(map(len, found.values())) - len(lines)

@@ -137,7 +137,7 @@ class Place:
     @property
     def _own(self) -> Node:
         if self._node is None:
-            raise BrokerError("the broker in WALLE_KAFKA is not the campaign's to break")
+            raise BrokerError("the broker in WALLE_KAFKA takes no faults from a campaign")
         return self._node
 
     # Topics

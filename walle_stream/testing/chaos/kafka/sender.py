@@ -60,9 +60,11 @@ def main() -> None:
     """Send messages, then wait for SIGTERM; the exit codes are those of ``walle send``."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
-    parser.add_argument("devices", type=Path, help="a line each")
+    parser.add_argument("devices", type=Path, help="file with a device per line")
     parser.add_argument("confirmed", type=Path)
-    parser.add_argument("--per-s", type=float, default=0.0, help="else at once, and end")
+    parser.add_argument(
+        "--per-s", type=float, default=0.0, help="messages per second; 0: all at once, then end"
+    )
     given = parser.parse_args()
     try:
         send_messages(given.file, given.devices, given.confirmed, per_s=given.per_s)

@@ -25,7 +25,7 @@ class _Standing(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{'ended' if self.is_ended else 'not ended'} with {self.frames} frames unsent, "
-            f"{self.calls} calls open and {self.taken} records of the way down taken"
+            f"{self.calls} calls open and {self.taken} records of the downlink taken"
         )
 
 

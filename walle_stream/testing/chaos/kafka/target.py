@@ -58,15 +58,15 @@ _SOURCE: Final = "spec.source."
 _PATIENCE_S: Final = 20
 
 _HOST_ENDS: Final = {
-    StoreLockedError.exit_code: "the partition's last owner is stopped, and holds its database",
+    StoreLockedError.exit_code: "the partition's last owner is stopped and holds its database",
     BrokerUnreachableError.exit_code: "it started while no broker answered",
-    StopTimeoutError.exit_code: "it was told to end while it asked a broker that was away",
+    StopTimeoutError.exit_code: "it got SIGTERM while it waited for a broker that was down",
 }
 _CLOUD_ENDS: Final = {
     BrokerUnreachableError.exit_code: "it started while no broker answered",
     CloudStalledError.exit_code: "records waited, and it made no progress",
-    TunnelError.exit_code: "a broker that was only starting answered with an error",
-    TopicError.exit_code: "the broker was only starting, and knew of no topics yet",
+    TunnelError.exit_code: "a broker that was still starting answered with an error",
+    TopicError.exit_code: "the broker was still starting and knew no topics yet",
 }
 _SENDER_ENDS: Final = {
     code: why for code, why in _CLOUD_ENDS.items() if code != CloudStalledError.exit_code
@@ -335,7 +335,7 @@ class KafkaTarget(LocalTarget):
             [*_WALLE, *arguments], env=self.environ(), capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise CampaignError(f"the input cannot be made: {done.stderr.strip()}")
+            raise CampaignError(f"the input cannot be created: {done.stderr.strip()}")
 
 
 class KafkaMachinesTarget(KafkaTarget):
@@ -362,7 +362,7 @@ def _made(folder: Path, place: Place, topics: Sequence[str]) -> Sequence[int]:
     if written is None:
         # a container's data were lost with the campaign that was killed
         raise ChaosError(
-            f"the broker does not have the topics of {folder.name}: a life goes on only where "
+            f"the broker does not have the topics of {folder.name}: a life can be resumed only if "
             "the broker is a process (WALLE_KAFKA_PROVIDER=jdk); give another --folder"
         )
     return written
@@ -399,8 +399,8 @@ def _input_keys(pipeline: Mapping[str, Any], given: Sequence[str]) -> list[str]:
     source = (pipeline.get("spec") or {}).get("source") or {}
     if source.get("connector") != "simulator":
         raise CampaignError(
-            "the targets over Kafka make their input themselves: give a pipeline whose source is "
-            "the connector 'simulator', like shop"
+            "the targets over Kafka create their own input: give a pipeline with the source "
+            "'simulator', like shop"
         )
     keys = {name: value for name, value in source.items() if name != "connector"}
     keys |= dict(each.removeprefix(_SOURCE).split("=", 1) for each in given)
