@@ -91,7 +91,7 @@ ATTACKS: Final = (
     Attack("own import", "replaces the importer",
            "def __import__(*a): pass\n" + _run("pass"), LOADED),
     Attack("monitoring", "watches other code", _run("import sys; sys.monitoring"), LOADED),
-    # walks
+    # walks over attributes and objects
     Attack("builtins", "takes a builtin by name", _run("__builtins__['open']"), LOADED),
     Attack("subclasses", "walks all classes", _run(
         "().__class__.__base__.__subclasses__()"), LOADED),
@@ -168,7 +168,7 @@ ATTACKS: Final = (
         "class B:\n    def __init_subclass__(cls): pass"), LOADED),
     Attack("enum", "makes a class with hidden names", _run(
         "from enum import Enum\nEnum('X', {'__reduce_ex__': len})"), FAILS),
-    # what others see
+    # effects on other runs
     Attack("library function", "marks a library's function", _run(
         "import json\njson.dumps.mark = 1"), FAILS),
     Attack("library module", "replaces a library's function", _run(
@@ -218,7 +218,7 @@ ATTACKS: Final = (
     Attack("hash", "makes results differ by process", _run("hash('x')"), LOADED),
     Attack("input", "waits for a terminal", _run("input()"), LOADED),
     Attack("breakpoint", "stops in a debugger", _run("breakpoint()"), LOADED),
-    # ends and endless ones
+    # exits, endless runs, floods
     Attack("exit", "ends the process politely", _run("raise SystemExit(3)"), FAILS),
     Attack("quit", "ends the process by site's builtin", _run("quit()"), LOADED),
     Attack("signal", "kills the host", _run("import signal; signal.raise_signal(9)"), LOADED),

@@ -128,7 +128,7 @@ class BackendSuite(PlanSuite):
     def test_an_operator_of_one_element_equals_the_judge(
         self, backend: Backend, judge: Backend, operator: Operator
     ) -> None:
-        """Each dtype, each shape, special values among them."""
+        """Checks every dtype and shape, with special values."""
         for name in _dtypes(operator):
             for seed, shape in enumerate(SHAPES):
                 x = elements(dtype_of(name), shape, seed)
@@ -140,7 +140,7 @@ class BackendSuite(PlanSuite):
     def test_an_operator_of_two_elements_equals_the_judge(
         self, backend: Backend, judge: Backend, operator: Operator
     ) -> None:
-        """Each dtype, each shape, special values among them."""
+        """Checks every dtype and shape, with special values."""
         for name in _dtypes(operator):
             for seed, shape in enumerate(SHAPES):
                 x, y = (elements(dtype_of(name), shape, 2 * seed + each) for each in (0, 1))

@@ -36,7 +36,7 @@ class SourceSuite(ABC):
     """Tests of a bounded source; subclass it once per adapter."""
 
     partition_count: ClassVar[int] = 4
-    """Partitions that the source is opened with."""
+    """Number of partitions with which the source is opened."""
 
     @abstractmethod
     def make_source(self, folder: Path) -> Source:

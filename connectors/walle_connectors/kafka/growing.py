@@ -148,8 +148,8 @@ class Growth:
         if came:
             raise TopicError(
                 f"records came into partitions {came} of {self._source.topic!r} meanwhile: devices "
-                "of these records that have moved begin there without state. Stop all producers "
-                "while topics grow. All other steps are done",
+                "that have moved begin there without state. Stop all producers while topics grow. "
+                "All other steps are done",
                 self._source.topic,
             )
 

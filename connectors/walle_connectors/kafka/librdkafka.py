@@ -18,7 +18,7 @@ from walle_stream.errors import BrokerUnreachableError
 _log: Final = logging.getLogger(__name__)
 _NO_RENEWAL: Final = "mechanism handshake failed"
 _LOOK_S: Final = 1.0
-_refusals: Final = Reminder()  # of all clients
+_refusals: Final = Reminder()  # shared by all clients
 
 # names of librdkafka's errors; those of the client itself begin with an underscore
 _WAITED_FOR: Final = {

@@ -16,7 +16,7 @@ from walle_connectors.brokers import CONNECT_MS, Connection
 from walle_connectors.kafka.connecting import Reminder
 from walle_stream.errors import BrokerUnreachableError
 
-_reminder: Final = Reminder()  # of all clients
+_reminder: Final = Reminder()  # shared by all clients
 _LOOK_MS: Final = 20.0
 _refused: Final = dict[Hashable, Exception]()  # by brokers and login
 

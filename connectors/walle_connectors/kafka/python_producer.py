@@ -28,7 +28,7 @@ from walle_stream.errors import BrokerUnreachableError, TopicError
 BOOTSTRAP_MS: Final = 5_000
 """Longest wait of a client for its first answer."""
 
-# practically no timeout: the outbox keeps the records, and expired ones would only be sent again
+# practically no timeout: the outbox keeps every record until its acknowledgement anyway
 _DELIVERY_MS: Final = 2**31 - 1
 _TRANSACTION_MS: Final = 30_000
 

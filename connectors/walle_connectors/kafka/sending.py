@@ -305,7 +305,7 @@ class RecordSender[T](ABC):
                     return
 
     def _wait_until(self, is_there: Callable[[], object]) -> bool:
-        """Wait until ``is_there()`` is true; the caller holds the condition, which waits release.
+        """Wait until ``is_there()`` is true; needs the condition, which it releases meanwhile.
 
         Returns False when the producer makes no progress although a broker answered twice.
         """

@@ -23,7 +23,7 @@ from walle_stream.errors import SinkError, WalleError
 from walle_stream.ports import MergedFeature, Written, first_part
 from walle_stream.wire.record import RecordEnvelope
 
-_MOST_S: Final = 20.0  # for a transaction
+_MOST_S: Final = 20.0  # limit of a transaction
 
 
 class KafkaSink:

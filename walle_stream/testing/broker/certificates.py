@@ -50,7 +50,7 @@ class Certificates:
         self.server_folder.mkdir(parents=True)
         self._make_ca("ca")
         self.ca = self.server_folder / "ca.pem"
-        """PEM of the CA that signs the server and all clients but those of ``stranger``."""
+        """PEM of the CA that signs the server and all clients except those of ``stranger``."""
         shutil.copyfile(folder / "ca.pem", self.ca)
         also = "".join(f",DNS:{name}" for name in names)
         self._sign("server", "localhost", "ca", extension=_SERVER_NAMES + also)

@@ -26,7 +26,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = ChaosPlan(
         pipeline=options.pipeline,
-        # a later --set of the user's wins
+        # a later --set of the user overrides these
         overrides=(
             "spec.runtime.partitions=4",
             # make devices be written from time to time, from the journal and to free memory

@@ -241,7 +241,7 @@ class LocalRunning:
 
         Args:
             role: ``run`` or ``vm``.
-            pick: Chooses the VM.
+            pick: Any number; it selects a VM.
         """
         if self._process.poll() is not None:
             return False

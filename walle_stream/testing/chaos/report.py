@@ -43,7 +43,7 @@ class PartReport(msgspec.Struct, kw_only=True):
     by_phase: dict[str, int] = {}
     by_role: dict[str, int] = {}
     faults: dict[str, int] = {}
-    """Faults beside the kills, by role."""
+    """Counts of faults other than kills, by role."""
     parts_ended: dict[str, int] = {}
     """Parts that ended in an allowed way after faults, with counts, e.g. ``host: 12``."""
     mismatches: list[Mismatch] = []

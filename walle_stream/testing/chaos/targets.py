@@ -98,7 +98,7 @@ class Running(Protocol):
 
 
 class Target(Protocol):
-    """A way to run a pipeline. Made with (plan, folder of the campaign)."""
+    """A way to run a pipeline; its maker takes the plan and the campaign's folder."""
 
     @property
     def roles(self) -> Sequence[Role]:

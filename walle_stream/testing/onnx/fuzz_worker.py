@@ -124,7 +124,7 @@ def _structure(rng: Random, proto: ModelProto, other: ModelProto) -> str:
     try:
         return mutate_structure(rng, proto, other)
     except (ValueError, TypeError) as error:
-        # protobuf refuses some values itself
+        # protobuf itself refuses some values
         return f"refused by protobuf: {type(error).__name__}"
 
 

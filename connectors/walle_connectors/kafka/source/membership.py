@@ -178,7 +178,7 @@ class GroupReader(KafkaReader):
             return
         if numbers[-1] >= self._client.identity.partition_count:
             raise self._client.grown()
-        self._leave_at_ms = monotonic_ms() + _SETTLE_MS  # they may have ended before
+        self._leave_at_ms = monotonic_ms() + _SETTLE_MS  # these partitions may have ended before
         told = self._claimed(numbers)
         if told is None:
             return  # try again after the next poll, if this host still owns them
