@@ -56,4 +56,4 @@ def test_one_that_cannot_be_deleted_is_named(cluster):
     made = cluster("delete")
     check = doctor._clock(CONNECTION, made)
     assert check.level == "warn"
-    assert f"topic {made.topics.pop()} was made for it and cannot be deleted" in check.text
+    assert f"topic {made.topics.pop()}, created for this check, cannot be deleted" in check.text
