@@ -17,9 +17,9 @@ def _as_ray_counts(share: float) -> float:
     return share
 
 
-_SHARE_MIN = 0.0001  # Ray counts no finer
+_SHARE_MIN = 0.0001  # the smallest share that Ray can count
 Share = Annotated[StrictFloat, Field(ge=0, le=1_024), AfterValidator(_as_ray_counts)]
-"""Of what Ray counts: a part of one, or a whole number."""
+"""An amount of a Ray resource: a fraction below 1, or a whole number."""
 
 
 class EngineSpec(Strict):
@@ -49,10 +49,10 @@ class EngineSpec(Strict):
     )
 
     def check_backends(self, backends: set[str]) -> None:
-        """Refuse actors that have nothing to run, or not what they need for it.
+        """Refuse actors without models to run, or with GPUs that do not fit the models.
 
         Raises:
-            ValueError: What is wrong, with its key.
+            ValueError: The actors do not fit; the message names the key.
         """
         if not backends:
             raise ValueError("engine: it runs ONNX files, and spec.models names none")

@@ -1,4 +1,4 @@
-"""``spec.isolation`` of a task: a policy, or a policy with what confines its processes."""
+"""``spec.isolation`` of a task: a policy alone, or with the limits of its processes."""
 
 from typing import Any, Final, Literal, Self
 
@@ -8,7 +8,7 @@ from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict
 
 type Policy = Literal["shared", "device", "process"]
-"""Who shares a VM; each is stronger than the one before."""
+"""Which devices share a VM; each policy is stronger than the one before."""
 
 POLICIES: Final[tuple[Policy, ...]] = ("shared", "device", "process")
 """The weakest first."""
@@ -24,7 +24,7 @@ type Measure = Literal[
     "no_new_privileges",
     "syscall_filter",
 ]
-"""What a process VM's child does to itself, as docs/isolation.md calls it."""
+"""A measure with which a process VM's child confines itself, named as in docs/isolation.md."""
 
 _MIB: Final = 2**20
 _OF_PROCESSES: Final = {"memory_bytes": "memory", "cpu_ms": "cpu", "require": "require"}
@@ -38,7 +38,7 @@ def _or_policy(schema: dict[str, Any]) -> None:
 
 
 class IsolationSpec(Strict):
-    """What keeps a task's runs apart from others; a policy's name stands for it alone."""
+    """Isolation of a task's runs from others; a plain policy name is short for that policy."""
 
     model_config = ConfigDict(json_schema_extra=_or_policy)
     policy: Policy = Field(

@@ -1,9 +1,9 @@
 """The kinds of definitions: Task and Pipeline, as pydantic models.
 
-YAML keys are camelCase, attributes snake_case with their unit. Unknown keys are
-errors everywhere, and nothing is converted on the quiet: ``true`` is no number,
-``5`` is no text. Place in the data flow: ``loader`` fills them, ``app`` reads
-them.
+YAML keys are camelCase, and attributes are snake_case with their unit. Unknown
+keys are errors everywhere. Nothing is converted silently: ``true`` is no number,
+``5`` is no text. Place in the data flow: ``loader`` fills the models, ``app``
+reads them.
 """
 
 from typing import Annotated, Any, Final, Literal, Self
@@ -40,14 +40,14 @@ TriggerId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 """An event id or a page id."""
 
 RESOURCE_NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
-"""Of ``ResourceName``: relative, no part of it begins with a dot."""
+"""Pattern of ``ResourceName``: a relative path without a part that begins with a dot."""
 
 ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN, max_length=200)]
-"""What a task's file is called inside its package."""
+"""Name of a task's file inside its package."""
 
 
 class Metadata(Strict):
-    """Who a definition is."""
+    """Name and labels of a definition."""
 
     name: Name = Field(description="Lower-case letters, digits and dashes.")
     description: str = Field(default="", description="For people.")
@@ -95,7 +95,7 @@ class TaskLimits(Strict):
 
 
 class RetrySpec(Strict):
-    """How often a run that fails is tried."""
+    """Retries of a run that fails."""
 
     attempts: StrictInt = Field(
         default=1, ge=1, le=10, description="Runs in all, the first included; 1 tries once."
@@ -109,7 +109,7 @@ class RetrySpec(Strict):
 
 
 class OnErrorSpec(Strict):
-    """What becomes of a run that fails."""
+    """Treatment of a run that fails."""
 
     retry: RetrySpec = Field(default_factory=RetrySpec, description="Whether it is tried again.")
     dead_letter: StrictBool = Field(
@@ -118,7 +118,7 @@ class OnErrorSpec(Strict):
 
 
 class TaskSpec(Strict):
-    """What a task is."""
+    """Contents of a task."""
 
     version: Annotated[str, StringConstraints(min_length=1, max_length=100)] = Field(
         default="1", description="Of the script; stands beside every feature."
@@ -155,7 +155,7 @@ class TaskSpec(Strict):
 
 
 class Task(Strict):
-    """A task: a script and what wakes it."""
+    """A task: a script and its triggers."""
 
     api_version: Literal["walle/v1"]
     kind: Literal["Task"]
@@ -164,14 +164,14 @@ class Task(Strict):
 
 
 class SourceSpec(BaseModel):
-    """Where events come from; the connector validates its own keys."""
+    """The source of events; the connector validates its own keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     connector: str = Field(description="Name of an installed connector, or package.module:NAME.")
 
 
 class SequenceSpec(Strict):
-    """How event sequences are built."""
+    """Rules by which events become page sequences."""
 
     page_timeout_ms: DurationMsOrNever = Field(
         default=1_800_000,
@@ -202,11 +202,11 @@ class TaskReference(Strict):
 
 
 FunctionName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
-"""What scripts call a service or a model."""
+"""Name by which scripts call a service or a model."""
 
 
 class OutboxSpec(Strict):
-    """Bounds of what waits to be sent."""
+    """Bounds of the features that wait to be sent."""
 
     max_bytes: SizeBytes = Field(
         default=64 * _MIB, ge=1, description="Most bytes that wait; then the source is paused."
@@ -250,21 +250,21 @@ class TunnelSpec(BaseModel):
 
 
 class DeadLettersSpec(BaseModel):
-    """Where dead letters go besides the data directory; the connector validates its own keys."""
+    """Sink of dead letters besides the data directory; the connector validates its own keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     connector: str = Field(description="Name of an installed connector that takes dead letters.")
 
 
 class SinkSpec(BaseModel):
-    """Where merged features go; the connector validates its own keys."""
+    """Sink of merged features; the connector validates its own keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     connector: str = Field(description="Name of an installed connector that takes features.")
 
 
 class RuntimeSpec(Strict):
-    """How a pipeline runs."""
+    """Processes, batches and memory of a running pipeline."""
 
     kind: Literal["local", "ray", "cluster"] = Field(
         default="local",
@@ -350,12 +350,12 @@ class SnapshotsSpec(Strict):
 
     @property
     def place(self) -> str:
-        """Where they go: a folder, or a URL."""
+        """Place of the snapshots: a folder, or a URL."""
         return self.url or str(self.path)
 
 
 class StateSpec(StoreSpec):
-    """How state is kept."""
+    """Storage of state, and its snapshots."""
 
     snapshots: SnapshotsSpec | None = Field(
         default=None, description="Where a partition's state is found by its next owner."
@@ -363,7 +363,7 @@ class StateSpec(StoreSpec):
 
 
 class PipelineSpec(Strict):
-    """What a pipeline is."""
+    """Contents of a pipeline."""
 
     source: SourceSpec = Field(description="Where events come from.")
     sequence: SequenceSpec = Field(

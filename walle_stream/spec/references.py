@@ -1,4 +1,4 @@
-"""What a pipeline refers to by name: services of the cloud, models of the host."""
+"""A pipeline's references by name: services of the cloud and models of the host."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +21,9 @@ from walle_stream.spec.strict import Strict
 
 
 def one_of(*keys: str) -> Callable[[dict[str, Any]], None]:
-    """Return what adds to a JSON schema that exactly one of the keys is there."""
+    """Return a function that makes a JSON schema require exactly one of the keys."""
 
-    # null is as good as left out, so that an override can take a key away
+    # null counts as left out, so that an override can remove a key
     def require_one(schema: dict[str, Any]) -> None:
         schema["oneOf"] = [
             {"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in keys
@@ -36,7 +36,7 @@ _FunctionPath = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[A-Za-z_]\w*$")
 ]
 
-# imported before a process of another runtime stands where the shell did
+# made absolute here, because a process of another runtime has another working directory
 _FunctionFile = Annotated[PathField, AfterValidator(Path.absolute)]
 
 
@@ -49,7 +49,7 @@ def _check_place(file: Path | None, function: str) -> None:
 
 
 class ServiceReference(Strict):
-    """Who answers calls: a Python function, a model of the pipeline, or a server over HTTP."""
+    """A service for calls: a Python function, a model of the pipeline, or an HTTP server."""
 
     model_config = ConfigDict(json_schema_extra=one_of("function", "model", "http"))
     file: _FunctionFile | None = Field(

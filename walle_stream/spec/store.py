@@ -1,4 +1,4 @@
-"""``spec.state``: how stores are kept on the disk."""
+"""``spec.state``: durability and caches of the stores on the disk."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from walle_stream.spec.strict import Strict
 
 
 class StoreSpec(Strict):
-    """How a store is kept."""
+    """Durability and caches of a store."""
 
     sync: StrictBool | Literal["interval"] = Field(
         default=False,
@@ -44,7 +44,7 @@ class StoreSpec(Strict):
 
     @property
     def sync_ms(self) -> float | None:
-        """How often commits are flushed: None for never, 0 for at once."""
+        """Interval between flushes in milliseconds: None for no flushes, 0 for each commit."""
         if self.sync == "interval":
             return float(self.sync_interval_ms)
         return 0.0 if self.sync else None
