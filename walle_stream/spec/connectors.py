@@ -25,8 +25,8 @@ _ATTRIBUTES: Final = {
 """Attributes of a connector that hold the model of its keys, by the key under ``spec``."""
 
 _LACKS: Final = {
-    "model": "is no source: it has no `model` of its YAML keys",
-    "tunnel_model": "is no tunnel: it has no `model` of its YAML keys",
+    "model": "is not a source: it has no `model` of its YAML keys",
+    "tunnel_model": "is not a tunnel: it has no `model` of its YAML keys",
     "letter_model": "takes no dead letters: name one that does, such as 'kafka'",
     "sink_model": "takes no features: name one that does, such as 'parquet'",
 }

@@ -36,13 +36,13 @@ class Document:
         self.places: dict[Key, tuple[int, int]] = {}
         """Line and column, from 1, of each value."""
         self.key_places: dict[Key, tuple[int, int]] = {}
-        """The same of the key in front of it."""
+        """Line and column of the key in front of each value."""
         self.masked: set[str] = set()
-        """Values that came from the environment."""
+        """Values from the environment."""
         self.secrets: dict[Key, tuple[str, ...]] = {}
-        """The same by the place that uses them."""
+        """Values from the environment, by the place that uses them."""
         self.raw_texts: dict[Key, str] = {}
-        """What ``${VAR}`` gave where it was read as something else than text."""
+        """Text of each ``${VAR}`` whose value was read as something other than text."""
 
     @classmethod
     def of_override(cls) -> "Document":

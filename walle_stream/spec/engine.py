@@ -27,25 +27,25 @@ class EngineSpec(Strict):
 
     actors: StrictInt = Field(ge=1, le=ACTORS_MAX, description="Processes that run models.")
     cpus: Share = Field(
-        default=1.0, description="Cores that Ray reserves for each: 0.5 half a one, 0 none."
+        default=1.0, description="Cores that Ray reserves for each actor; 0.5 is half a core."
     )
     gpus: Share = Field(
         default=0.0,
-        description="GPUs that Ray reserves for each, 0.25 for four to share one; for models with "
-        "`backend: cupy`.",
+        description="GPUs that Ray reserves for each actor; with 0.25 four actors share one. For "
+        "models with `backend: cupy`.",
     )
     threads: StrictInt | None = Field(
         default=None,
         ge=1,
         le=1_024,
-        description="Of products of matrices, for models without `threads`, in hosts, too; 1 when "
-        "left out, where numpy's library can be told.",
+        description="Threads of matrix products, for models without `threads`, in hosts, too; 1 "
+        "when left out, if numpy's library can be told.",
     )
     in_flight: StrictInt = Field(
         default=2,
         ge=1,
         le=64,
-        description="Most requests that an actor computes at a time; others wait in line.",
+        description="Most requests that an actor computes at a time; others wait in a queue.",
     )
 
     def check_backends(self, backends: set[str]) -> None:

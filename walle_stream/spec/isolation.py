@@ -42,24 +42,26 @@ class IsolationSpec(Strict):
 
     model_config = ConfigDict(json_schema_extra=_or_policy)
     policy: Policy = Field(
-        default="shared", description="Who shares a VM: all devices; none; none, in a process."
+        default="shared",
+        description="shared: all devices share a VM; device: each has its own; process: each has "
+        "its own, in a process.",
     )
     memory_bytes: SizeBytes = Field(
         default=256 * _MIB,
         alias="memory",
         ge=64 * _MIB,
         le=2**40,
-        description="Of one process VM, its interpreter included.",
+        description="Memory of one process VM, its interpreter included.",
     )
     cpu_ms: DurationMs | None = Field(
         default=None,
         alias="cpu",
         ge=10,
         le=3_600_000,
-        description="CPU time of one run; only limits.wallTime when left out. Linux.",
+        description="CPU time of one run, on Linux; only limits.wallTime counts when left out.",
     )
     require: tuple[Measure, ...] = Field(
-        default=(), description="Measures without which nothing starts."
+        default=(), description="Measures without which the pipeline does not start."
     )
 
     @model_validator(mode="before")

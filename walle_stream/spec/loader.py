@@ -415,7 +415,7 @@ class _Loading:
     def _check_services(self, document: Document, pipeline: Pipeline, down_problem: str) -> None:
         services, models = pipeline.spec.services, pipeline.spec.models
         if services and down_problem:
-            message = f"no answer of these can come down to a device: {down_problem}"
+            message = f"their answers cannot come down to a device: {down_problem}"
             self._add(document.error(("spec", "services"), message))
         for name, each in services.items():
             if each.model is not None and each.model not in models:

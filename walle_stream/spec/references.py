@@ -59,31 +59,32 @@ class ServiceReference(Strict):
         default=None, description="NAME in the file, or package.module:NAME."
     )
     model: str | None = Field(
-        default=None, description="NAME of `models`: inputs and outputs are arrays by name."
+        default=None, description="A name in `models`; inputs and outputs are arrays by name."
     )
     http: str | None = Field(
-        default=None, description="URL that the question is posted to; it answers with JSON."
+        default=None, description="URL to which the call is posted; the server answers with JSON."
     )
     token_file: PathField | None = Field(
-        default=None, description="For `http`: a bearer token, read again when it changes."
+        default=None, description="For `http`: file of a bearer token, read again when it changes."
     )
     timeout_ms: DurationMs = Field(
-        default=10_000, alias="timeout", ge=1, le=3_600_000, description="Of one attempt."
+        default=10_000, alias="timeout", ge=1, le=3_600_000, description="Timeout of one attempt."
     )
     attempts: StrictInt | None = Field(
         default=None,
         ge=1,
         le=100,
-        description="After time-outs, lost connections, 429 and 5xx; 3 for `http`, else 1.",
+        description="Most attempts, after timeouts, lost connections, 429 and 5xx; 3 for `http`, "
+        "else 1.",
     )
     backoff_ms: DurationMs = Field(
         default=100,
         alias="backoff",
         le=60_000,
-        description="Before the second attempt; doubled for each further one.",
+        description="Pause before the second attempt; it doubles before each further attempt.",
     )
     concurrency: StrictInt = Field(
-        default=4, ge=1, le=64, description="Calls that are answered at the same time."
+        default=4, ge=1, le=64, description="Calls answered at the same time."
     )
 
     @model_validator(mode="after")
@@ -124,13 +125,13 @@ class ModelReference(Strict):
         default=None, description="ONNX file; the tensor engine runs it."
     )
     backend: Literal["numpy", "reference", "cupy"] = Field(
-        default="numpy", description="Of the tensor engine, for `onnx`; cupy: on a GPU."
+        default="numpy", description="Backend of the tensor engine, for `onnx`; cupy uses a GPU."
     )
     threads: StrictInt | None = Field(
         default=None,
         ge=1,
         le=1_024,
-        description="Of products of matrices, for `onnx`; 1 when left out, where numpy's library "
+        description="Threads of matrix products, for `onnx`; 1 when left out, if numpy's library "
         "can be told.",
     )
     batch: StrictInt | None = Field(
@@ -138,7 +139,7 @@ class ModelReference(Strict):
         ge=16,
         le=4_096,
         multiple_of=16,
-        description="Rows of each evaluation, put together from many runs; for `onnx`.",
+        description="Rows of each evaluation, collected from many runs; for `onnx`.",
     )
     file: _FunctionFile | None = Field(
         default=None, description="Python file; left out when function is package.module:NAME."
