@@ -1,4 +1,4 @@
-"""What a person sees of the tensor engine: tables."""
+"""Tables about the tensor engine, for people."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ def node_table(profile: Profile, most: int) -> Table:
 
 
 def stage_table(profile: Profile) -> Table:
-    """Make the table of what the passes saved."""
+    """Make the table of the savings of the passes."""
     table = Table(title="before and after merging", title_justify="left")
     table.add_column("program", style="bold")
     for name in ("steps", "rasters", "bytes moved", "peak memory"):

@@ -24,11 +24,11 @@ _USAGE_EXIT: Final = 2
 
 
 class _OneLineParser(argparse.ArgumentParser):
-    """Takes options and positionals in any order, and says what is wrong in one line."""
+    """Parser that takes options and positionals in any order, and reports errors in one line."""
 
     _has_commands = False
     _behind: list[str] | None = (
-        None  # "--" and what follows, while the intermixed way is on its way
+        None  # "--" and the arguments after it, during parse_known_intermixed_args
     )
 
     @override
@@ -38,7 +38,7 @@ class _OneLineParser(argparse.ArgumentParser):
 
     @override
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        # the plain way of 3.13 refuses an optional positional behind an option
+        # parse_known_args of 3.13 refuses an optional positional after an option
         arguments = list(sys.argv[1:] if args is None else args)
         if self._has_commands:
             return super().parse_known_args(arguments, namespace)
@@ -48,14 +48,14 @@ class _OneLineParser(argparse.ArgumentParser):
                 return self.parse_known_intermixed_args(arguments, namespace)
             finally:
                 self._behind = None
-        # 3.13.0 comes back here for options, then for positionals, and would lose the "--" between
+        # 3.13.0 calls this again for options, then for positionals, and would lose the "--"
         cut = arguments.index("--") if "--" in arguments else len(arguments)
         behind, self._behind = self._behind, arguments[cut:]
         return super().parse_known_args([*arguments[:cut], *behind], namespace)
 
     @override
     def error(self, message: str) -> NoReturn:
-        # arguments may be of any length and bytes; the lines of usage are left to --help
+        # arguments may have any length and bytes; only --help shows the usage
         words = (
             word if len(word) <= _WORD_MAX else f"{word[:_WORD_MAX]}..."
             for word in message.encode(errors="backslashreplace").decode().split()
@@ -66,8 +66,8 @@ class _OneLineParser(argparse.ArgumentParser):
 def build_parser(command: str = "") -> argparse.ArgumentParser:
     """Build the parser; every sub-command sets ``run``, a function of the options.
 
-    ``command`` is the first argument, if it is known: what others bring is imported only where it
-    may be theirs, since that takes longer than all of ours.
+    ``command`` is the first argument, if known. Commands of other packages are imported only if
+    ``command`` may be theirs, because that takes longer than all commands here.
     """
     parser = _OneLineParser(
         prog="walle",
@@ -101,7 +101,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     return parser
 
 
-# for commands of others, which do not know ``app``
+# for commands of other packages, which do not import ``app``
 def _growing(*given: Any) -> Any:
     return import_module("walle_stream.app.growing").growing_state(*given)
 
@@ -217,7 +217,7 @@ def _add_partition(commands: Any) -> None:
 def add_running(parser: Any, *, can_be_empty: bool = False) -> None:
     """Add the options of every command that runs a pipeline.
 
-    ``can_be_empty``: its exit code tells of tasks that did nothing.
+    ``can_be_empty`` means that the command's exit code reports tasks that did nothing.
     """
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"

@@ -1,4 +1,4 @@
-"""``walle send``: messages to devices, whether the pipeline runs or not."""
+"""``walle send``: send messages to devices, whether the pipeline runs or not."""
 
 import argparse
 import os
@@ -31,11 +31,11 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def send(options: argparse.Namespace) -> int:
-    """Send messages, and wait until they arrive whatever happens.
+    """Send messages, and wait until they are stored durably.
 
     Raises:
-        MessageError: One cannot be sent as it was given.
-        WalleError: The way to the devices cannot be opened, or is closed.
+        MessageError: A message is malformed.
+        WalleError: The tunnel or data directory cannot be opened, or is closed.
     """
     where, words, device_id = dict(options.where), options.words, ""
     is_all = options.all or bool(where)
@@ -67,7 +67,7 @@ def send(options: argparse.Namespace) -> int:
 
 def _value(text: str) -> msgspec.Raw:
     data = sys.stdin.buffer.read() if text == STDIN else text.encode(errors="surrogateescape")
-    # between values a line end means nothing, and within one there is none
+    # JSON ignores line ends between tokens, and strings contain none
     return msgspec.Raw(data.replace(b"\r", b" ").replace(b"\n", b" ").strip())
 
 
@@ -84,7 +84,7 @@ def _tell(sender: MessageSender, *, is_named: bool) -> None:
 
 
 def _send_lines(sender: MessageSender, file: str) -> None:
-    # imported where used: a single message has no progress
+    # imported here, because a single message has no progress
     from walle_stream.cli.render import count_progress  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -107,7 +107,7 @@ def _send_lines(sender: MessageSender, file: str) -> None:
 
 
 def _lines(file: int, on_pause: Callable[[], None]) -> Iterator[bytes]:
-    # of a descriptor: what a reader has in a buffer of its own, nobody could see
+    # reads a descriptor, because select cannot see lines in a file object's buffer
     begun: list[bytes] = []
     while True:
         if not select([file], [], [], 0)[0]:

@@ -1,4 +1,4 @@
-"""``walle status``: how a run goes, or how the last one went."""
+"""``walle status``: the state of the current run, or of the last one."""
 
 import argparse
 import shlex
@@ -14,7 +14,7 @@ from walle_stream.cloud.calls import ServiceCounts
 
 
 def status(options: argparse.Namespace) -> int:
-    """Print hosts, what they have yet to read, tasks, partitions and restarts."""
+    """Print hosts with their unread input and restarts, tasks and partitions."""
     run = _read(options.where)
     if options.json:
         print(msgspec.json.encode(run).decode())
@@ -24,7 +24,7 @@ def status(options: argparse.Namespace) -> int:
         is_killed = run.phase == "killed"
         place = f" on {host.address}" if host.address else ""
         state = "killed" if is_killed else f"{host.step}, {_process(host.pid)}{place}"
-        # of a killed run the databases say more than it could: these figures are its last ones
+        # a killed run's figures are its last ones; the databases may have later commits
         when = " (as it last said)" if is_killed else ""
         warm = f", warm copies: {host.warm_partitions}" if host.warm_partitions else ""
         print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{warm}{when}")
