@@ -110,8 +110,8 @@ def _data_dir(options: argparse.Namespace, loaded: _Loaded | None) -> Path:
     of = DataDir.open_read_only(path).meta.pipeline
     if of != name:
         raise SpecFileError(
-            f"{path} is of pipeline {of!r}, {loaded.file} defines {name!r}: give those that belong "
-            "together"
+            f"{path} belongs to pipeline {of!r}, but {loaded.file} defines {name!r}: give a file "
+            "and a data directory of the same pipeline"
         )
     return path
 
@@ -158,8 +158,8 @@ def _part(loaded: _Loaded, connector: str, name: str, place: str) -> Callable[[A
     part: Callable[[Any], Any] | None = getattr(load_connector(connector), name, None)
     if part is None:
         raise SpecFileError(
-            f"{loaded.file}: {place} has the connector {connector!r}, which cannot be written to: "
-            "write the records into a file with --to OUT"
+            f"{loaded.file}: {place} has the connector {connector!r}, which cannot replay "
+            "letters: write the records into a file with --to OUT"
         )
     return part
 

@@ -57,8 +57,8 @@ def run_agent(
     waiting = current.waiting_bytes
     if waiting:
         say(
-            f"{waiting:,} bytes of features wait in the outbox, as the tunnel did not take them: "
-            "the next run sends them"
+            f"{waiting:,} bytes of features wait in the outbox, because the tunnel did not take "
+            "them: the next run sends them"
         )
     if options.json:
         fields = {

@@ -45,7 +45,7 @@ def made_inputs(module: Module, named: Mapping[str, str]) -> tuple[dict[str, Any
         kind = module.model.graph.inputs[name]
         if not isinstance(kind, TensorType):
             raise EngineError(
-                f"input {name!r} is no tensor of a known dtype: give it as {name}=FILE.npy"
+                f"input {name!r} is not a tensor of a known dtype: give it as {name}=FILE.npy"
             )
         shape = shapes.get(name)
         if shape is None:
@@ -84,7 +84,8 @@ def _assumed(
     if any(not isinstance(size, int) and (size or "") not in sizes for size in kind.shape):
         said = ", ".join("?" if size is None else str(size) for size in kind.shape)
         notes.append(
-            f"input {name!r} has shape [{said}]: taken as {list(shape)}; --input {name}=SHAPE"
+            f"input {name!r} has shape [{said}], assumed {list(shape)}: --input {name}=SHAPE "
+            "sets it"
         )
     return shape
 
@@ -104,8 +105,8 @@ def _read(name: str, path: str) -> Any:
     try:
         array = np.load(Path(path), allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or "it is no array in numpy's format"
+        reason = getattr(error, "strerror", None) or "it is not an array in numpy's format"
         raise EngineError(f"input {name!r}: {path}: {reason}") from error
     if not isinstance(array, np.ndarray):
-        raise EngineError(f"input {name!r}: {path}: it is an archive of arrays, not one")
+        raise EngineError(f"input {name!r}: {path}: it is an archive, not one array")
     return array

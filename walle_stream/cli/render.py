@@ -157,11 +157,11 @@ def _ledger_note(report: LedgerReport) -> str | None:
         # a percentage alone would suggest that features are always larger than raw events
         return (
             f"nothing is saved here: a raw row of {report.raw_bytes / rows:,.0f} bytes makes "
-            f"{count / rows:,.1f} features of {sent / count:,.0f}. Raw events of an app have "
-            "about 1,000: see walle run shop"
+            f"{count / rows:,.1f} features of {sent / count:,.0f} bytes. Raw events of an app have "
+            "about 1,000 bytes: see walle run shop"
         )
     if not report.measured_rows:
-        return "beside compressed raw rows: walle run --ledger"
+        return "compare with compressed raw rows: walle run --ledger"
     if report.measured_rows < report.source_rows:
         return f"measured on {report.measured_rows:,} of {report.source_rows:,} rows"
     return None

@@ -68,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
     )
     if how.hosts > assembly.partition_count:
         say(
-            f"{how.hosts} hosts share {assembly.partition_count} partitions: "
-            f"{assembly.partition_count} of them run"
+            f"{how.hosts} hosts for {assembly.partition_count} partitions: only "
+            f"{assembly.partition_count} hosts run"
         )
     report = carry_out(_prepare(assembly, how), assembly, options)
     return conclude(report, options)
@@ -101,7 +101,7 @@ def carry_out(current: "AnyRun", assembly: Assembly, options: argparse.Namespace
             error.message = masked(error.message, value)
         raise
     if report.stopped_by == WORN_OUT:
-        _go_on_in_new_process("its VMs have left too much memory behind")
+        _go_on_in_new_process("destroyed VMs have left too much memory behind")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the run is done, and must exit with its own code
     return report
@@ -144,7 +144,7 @@ def begin_anew(task: str, device_id: str) -> None:
 
 
 def _go_on_in_new_process(reason: str) -> NoReturn:
-    say(f"{reason}; beginning anew")
+    say(f"{reason}; restarting the process")
     # exec ends the other threads, and closes the descriptors that hold the locks
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command
 
@@ -168,9 +168,9 @@ def _give_up(current: "AnyRun") -> None:
         is_over.wait(_LOOK_S)
     is_over.wait(FINISH_TIMEOUT_S + FLUSH_TIMEOUT_S)
     error = StopTimeoutError(
-        f"asked to stop, but what the run waits for (a script, or a broker that is away) did not "
-        f"return in {FINISH_TIMEOUT_S:g} s: what was committed stays, the rest is done again; run "
-        "the same command, and correct a script that does not end"
+        f"asked to stop, but a script or an unreachable broker did not return in "
+        f"{FINISH_TIMEOUT_S:g} s. Commits are kept, and the rest is done again: run the same "
+        "command, and correct a script that does not end"
     )
     say(str(error))
     os._exit(error.exit_code)
@@ -197,7 +197,7 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
             f"failed runs: walle dead-letters list --data-dir {shlex.quote(str(data_dir))}"
         )
     if report.cloud is not None and report.cloud.gaps:
-        say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in what came up")
+        say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in sequence numbers")
     for problem in report.problems:
         say(problem)
     if is_json:

@@ -41,7 +41,7 @@ def send(options: argparse.Namespace) -> int:
     is_all = options.all or bool(where)
     if options.lines is not None:
         if words or is_all or options.task:
-            options.refuse("--lines has its messages in the file: give neither JSON nor whom")
+            options.refuse("--lines takes messages from the file: give no JSON and no receivers")
     elif len(words) != (1 if is_all else 2):
         options.refuse("give DEVICE and JSON, or JSON with --all or --where, or --lines")
     elif not is_all:
@@ -78,8 +78,8 @@ def _tell(sender: MessageSender, *, is_named: bool) -> None:
         print(f"the definition has no task {task!r}: only a release can have brought it")
     if sender.is_placed_by_others and is_named:
         print(
-            "by Kafka's own partitioner (murmur2): a device whose producer has another one is "
-            "reached by --where device=NAME"
+            "placed by Kafka's own partitioner (murmur2): a device whose producer uses another "
+            "partitioner is reached by --where device=NAME"
         )
 
 
@@ -101,8 +101,8 @@ def _send_lines(sender: MessageSender, file: str) -> None:
             except (msgspec.MsgspecError, UnicodeDecodeError, MessageError) as error:
                 sender.flush()
                 raise MessageError(
-                    f"{file}:{number}: {error}: what stands before it was sent; correct it and "
-                    "send all again with the same --name"
+                    f"{file}:{number}: {error}: the lines before it were sent; correct it and "
+                    "send all lines again with the same --name"
                 ) from error
 
 

@@ -25,7 +25,7 @@ def status(options: argparse.Namespace) -> int:
         place = f" on {host.address}" if host.address else ""
         state = "killed" if is_killed else f"{host.step}, {_process(host.pid)}{place}"
         # a killed run's figures are its last ones; the databases may have later commits
-        when = " (as it last said)" if is_killed else ""
+        when = " (last known)" if is_killed else ""
         warm = f", warm copies: {host.warm_partitions}" if host.warm_partitions else ""
         print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{warm}{when}")
     _print_services(run.services)
@@ -101,7 +101,7 @@ def _unread(host: HostStatus) -> str:
     waiting = ""
     if host.in_hand_events:
         waiting = f", {host.in_hand_events:,} events wait for their commit"
-    return (f", unread: {', '.join(lines)}" if lines else ", what is unread is not known") + waiting
+    return (f", unread: {', '.join(lines)}" if lines else ", unread: unknown") + waiting
 
 
 def _process(pid: int) -> str:

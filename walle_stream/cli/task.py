@@ -58,7 +58,7 @@ def size(options: argparse.Namespace) -> int:
         return 0
     task, tags = package.manifest.task, ", ".join(package.manifest.interpreters)
     _print_table(f"package {task.name} {task.version} ({tags})", report.package)
-    _print_table("what a device has besides (interpreter not stripped)", report.runtime)
+    _print_table("runtime on the device (interpreter not stripped)", report.runtime)
     _print_table("a full Python of this machine (no tests, no site-packages)", report.full)
     percent = report.percent_of_full
     print(
