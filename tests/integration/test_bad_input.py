@@ -248,7 +248,7 @@ sys.exit(__main__.main(sys.argv[1:]))
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 10
-    assert err.startswith("walle: asked to stop, but a script or an unreachable broker did not return")
+    assert err.startswith("walle: asked to stop, but a script or an unreachable broker")
     assert len(err.splitlines()) == 1
 
 
