@@ -7,7 +7,7 @@ from pydantic import AfterValidator
 
 
 class PathMarker:
-    """Marks a field as a path: relative to its file, or to the shell for ``--set``."""
+    """Mark of a path field: relative to its file, or to the shell for ``--set``."""
 
 
 def _without_nul(path: Path) -> Path:
@@ -20,10 +20,10 @@ PathField = Annotated[Path, PathMarker(), AfterValidator(_without_nul)]
 
 
 def reached(place: str) -> str:
-    """Return a folder or URL that can be one.
+    """Return a folder or URL after checking its form.
 
     Raises:
-        ValueError: It can be none; the message does not show it.
+        ValueError: The form is wrong; the message does not show the text.
     """
     scheme, is_url, rest = place.partition("://")
     if not is_url:
@@ -36,7 +36,7 @@ def reached(place: str) -> str:
 
 
 PlaceField = Annotated[str, PathMarker(), AfterValidator(reached)]
-"""A folder as a path, or a URL of one of the schemes."""
+"""A folder as a path, or a URL with a known scheme."""
 
 
 def _told_apart(place: Path | str) -> Path | str:

@@ -1,9 +1,9 @@
-"""The gate: what a script must be before it is compiled.
+"""The gate: checks of a script before it is compiled.
 
-Checks a script's syntax tree against ``guest.rules`` and rewrites the few
-places where a guard has to look at run time (``guest.restricted``). A finding
-names file and line and what to do. The gate is a linter: it catches mistakes
-early, and is no boundary against who wants past it (docs/isolation.md).
+The gate checks a script's syntax tree against ``guest.rules``. It rewrites the few
+places where a guard must check at run time (``guest.restricted``). A finding names
+file, line and remedy. The gate is a linter that catches mistakes early. It is no
+boundary against a hostile script (docs/isolation.md).
 """
 
 import ast
@@ -39,8 +39,8 @@ _MIGRATE: Final = (
     "its stateVersion asks for def migrate(old) at the top level, which returns the new state as "
     "a dict"
 )
-# text in nodes that is no identifier: values of constants, names of modules
-# (checked by themselves), comments, the source of a template's expression
+# fields of nodes whose text is no identifier: values of constants, names of modules
+# (checked separately), comments, the source of a template's expression
 _TEXT_FIELDS: Final = frozenset({"kind", "module", "str", "type_comment", "value"})
 _BINDERS: Final = (
     *(ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
@@ -53,44 +53,44 @@ _OWN_SCOPES: Final = (
 )
 
 type Finding = tuple[int, str]
-"""(line, what is wrong there and what to do)."""
+"""(line, problem and remedy)."""
 
 
 class ScriptProblem(Exception):  # noqa: N818 - a finding, which callers turn into their error
-    """What is wrong with a script: line and column from 1, 0 when unknown."""
+    """A problem of a script; line and column count from 1, and 0 means unknown."""
 
     def __init__(self, text: str, line: int = 0, column: int = 0) -> None:
-        """Note it."""
+        """Keep the text and the place."""
         super().__init__(text, line, column)
         self.text, self.line, self.column = text, line, column
 
 
 class CompiledScript(NamedTuple):
-    """A script that may run."""
+    """A script that passed the gate."""
 
     code: CodeType
-    """With the guards in it."""
+    """Bytecode with the guards."""
     imports: list[str]
-    """Allowed modules that it imports, ascending."""
+    """Imported modules, all of them allowed, ascending."""
     shares_globals: bool
     """Whether nothing in its globals can differ between runs."""
     takes_messages: bool
-    """Whether it has an ``on_message``."""
+    """Whether the script has an ``on_message``."""
     asks: tuple[AskedService, ...]
-    """Services that it calls by a name that stands there."""
+    """Services that the script calls; the name is empty if the text does not have it."""
 
 
 def compile_script(
     source: str, file: str, name: str, *, needs_migrate: bool = False
 ) -> CompiledScript:
-    """Check a script, put the guards in and compile it; its code names ``name`` as its place.
+    """Check a script, insert the guards and compile it; ``name`` becomes its file name.
 
     Raises:
-        ScriptProblem: It may not run.
+        ScriptProblem: The script may not run.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a script's style is its own
+            warnings.simplefilter("ignore")  # a script's style is its author's choice
             tree = ast.parse(source, file)
             findings = check(tree, needs_migrate=needs_migrate)
             if findings:
@@ -110,7 +110,7 @@ def compile_script(
 
 
 def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
-    """Say which rules a parsed script breaks, in the order of lines."""
+    """Return the rules that a parsed script breaks, in the order of lines."""
     bound: set[str] = set()
     for node in ast.walk(tree):
         bound.update(_bound_names(node))
@@ -143,7 +143,7 @@ def imported_modules(tree: ast.Module) -> frozenset[str]:
 
 
 def rewrite(tree: ast.Module) -> ast.Module:
-    """Put the guards into a checked script, in place; line numbers stay."""
+    """Insert the guards into a checked script, in place; line numbers stay the same."""
     _Guards().visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -189,13 +189,13 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
             yield f"matches the attribute {name!r}, which a script may not: call it"
     for name in filter(is_refused_name, _identifiers(node)):
         if not name.startswith("_") and not isinstance(node, (ast.Attribute, ast.MatchClass)):
-            continue  # it reads no attribute: a script may call its own what it likes
+            continue  # no attribute is read, and a script may name its own variables freely
         yield f"uses the name {name!r}, which a script may not{hint(name)}"
 
 
 def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
-    # the names in class bodies that are given plain names of attributes: all that a
-    # pattern reads is known before the script runs
+    # the ``__match_args__`` of class bodies that are tuples of plain names, so that the
+    # attributes that a pattern reads are known before the script runs
     for node in ast.walk(tree):
         for statement in node.body if isinstance(node, ast.ClassDef) else ():
             match statement:
@@ -208,7 +208,8 @@ def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _class_problems(node: ast.ClassDef) -> Iterator[str]:
-    # a dataclass of texts, or of times, would let a pattern read the method by its field's name
+    # with such a field, a dataclass derived from str or datetime would let a pattern read the
+    # method of that name
     for statement in node.body if node.bases else ():
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
@@ -217,8 +218,8 @@ def _class_problems(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _lost_cell_findings(tree: ast.Module) -> Iterator[Finding]:
-    # super() takes what is in the first argument's place for a cell when inner code uses that
-    # argument; a comprehension puts its own variable there, and the interpreter crashes
+    # super() expects a cell in the first argument's place if inner code uses that argument; a
+    # comprehension puts its own variable there, and the interpreter crashes
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for function in ast.walk(tree) if "super" in names else ():
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -242,7 +243,7 @@ def _comprehensions_over(function: _Function, name: str) -> Iterator[int]:
 
 
 def _own_nodes(function: _Function) -> Iterator[ast.AST]:
-    # what is in its body, but for the insides of other scopes
+    # the nodes of a function's body, without the insides of other scopes
     body = function.body
     waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
     while waiting:
@@ -275,7 +276,7 @@ def _import_refused(module: str) -> str:
 
 
 def _entry(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    # the last one counts, as when the script's body runs
+    # the last definition counts, as when the script's body runs
     for node in reversed(tree.body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
             return node

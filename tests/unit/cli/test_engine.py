@@ -100,7 +100,7 @@ def test_run_writes_a_file_an_output(walle, model, tmp_path):
         (["profile", "MODEL", "--backend", "tpu"], "no backend 'tpu'"),
         (["profile", "TEXT"], "TEXT"),
         (["run", "MODEL", "--out", "made"], "'x'"),
-        (["run", "MODEL", "--input", "x=TEXT", "--out", "made"], "no array in numpy's format"),
+        (["run", "MODEL", "--input", "x=TEXT", "--out", "made"], "not an array in numpy's format"),
     ],
 )
 def test_bad_input_is_one_line_and_15(walle, model, tmp_path, monkeypatch, arguments, message):
