@@ -200,6 +200,11 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in sequence numbers")
     for problem in report.problems:
         say(problem)
+    if report.stopped_by == "end" and not report.run_events and counters.features:
+        say(
+            "the source has no new events, and all features are from earlier runs: after a change "
+            f"of the script or the file, delete {data_dir} or give a new --data-dir"
+        )
     if is_json:
         print(report.to_json().decode())
         return
@@ -210,7 +215,7 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         task_table,
     )
 
-    is_here = _show_sample(data_dir)
+    is_here = _show_sample(data_dir, counters.features)
     console = ResultConsole(highlight=False)
     console.print(run_table(report))
     console.print(task_table(report.tasks))
@@ -222,7 +227,7 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         print(f"features: walle features list --data-dir {data_dir}")
 
 
-def _show_sample(data_dir: Path) -> bool:
+def _show_sample(data_dir: Path, count: int) -> bool:
     # returns whether the data directory is here: a cluster's hosts may all be on other nodes
     try:
         lines, left_out = features_sample(data_dir, SAMPLE_FEATURES)
@@ -230,6 +235,8 @@ def _show_sample(data_dir: Path) -> bool:
         return False
     if left_out is not None:
         say(str(left_out))
+    if lines:
+        print(f"{len(lines)} of {count:,} features, all of one device:")
     for line in lines:
         print(line.decode())
     return True

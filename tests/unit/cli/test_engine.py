@@ -55,7 +55,7 @@ def test_profile_as_json_says_what_it_assumed(walle, model):
     found = json.loads(out)
     assert code == 0
     assert found["stages"]["planned"]["rasters"] == 0
-    assert "taken as [1, 3]" in found["notes"][0]
+    assert "assumed [1, 3]" in found["notes"][0]
     assert {each["name"] for each in found["operators"]} == {"MatMul", "Relu"}
 
 

@@ -306,7 +306,7 @@ class _Compiler:
         if type_ not in {"int", "any"}:
             raise MappingError(
                 f"{key}: it is not an integer of milliseconds: give the column the type int, "
-                "or use int(...)"
+                "or use int(...), or timestamp(...) for ISO 8601 text"
             )
         self.emit(block, key, "N = V", N=_store(local), V=value)
         is_int = "" if type_ == "int" else "type(N) is not int or "
