@@ -7,7 +7,8 @@ def run(ctx, page):
     ctx.state.put("visits", visits)
     ctx.emit(
         {
-            "page": page.page_id,
+            "item": page.events[0].item,
+            "left_ms": page.exit_time_ms,
             "dwell_ms": page.dwell_ms,
             "clicks": len(page.filter(kind="click")),
             "visit": visits,
