@@ -30,6 +30,8 @@ def reached(place: str) -> str:
         return str(_without_nul(Path(place)))
     if scheme not in {"file", "s3", "gs", "az"} or (scheme == "file") != rest.startswith("/"):
         raise ValueError("give a folder, file:///FOLDER, s3://BUCKET, gs://BUCKET or az://...")
+    if {".", ".."} & set(rest.split("/")):
+        raise ValueError("a URL cannot contain the steps . and ..")
     if not rest.strip("/") or set(rest) & set("@?#"):
         raise ValueError("give a bucket; credentials come from the environment, not in a URL")
     return place

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +46,8 @@ def add(commands: Any) -> None:
     )
     topics.set_defaults(run=run_topics)
     doctor = commands.add_parser(
-        "doctor", help="check brokers, TLS, clocks and topics of a pipeline over Kafka"
+        "doctor",
+        help="check brokers, TLS, clocks, topics and the object store of a pipeline over Kafka",
     )
     doctor.set_defaults(run=run_doctor)
     for parser in (topics, doctor):
@@ -134,11 +136,15 @@ def run_doctor(options: argparse.Namespace) -> int:
     Raises:
         SpecFileError: The definition is wrong.
     """
-    from walle_connectors.kafka.doctor import examine  # noqa: PLC0415 - an extra
+    from walle_connectors.kafka.doctor import examine, examine_store  # noqa: PLC0415 - an extra
     from walle_connectors.kafka.pipeline import kafka_parts, load_kafka  # noqa: PLC0415 - an extra
 
-    code = 0
-    for check in examine(kafka_parts(load_kafka(options.file, options.set))):
+    code, loaded = 0, load_kafka(options.file, options.set)
+    checks = examine(kafka_parts(loaded))
+    if snapshots := loaded.pipeline.spec.state.snapshots:
+        store = examine_store(snapshots.place, dict(snapshots.options.items()))
+        checks = chain(checks, [store])
+    for check in checks:
         code = code or check.exit_code
         _say(
             options,

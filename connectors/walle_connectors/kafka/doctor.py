@@ -5,7 +5,7 @@ of Kafka's protocol tells the time, but a record's append time does.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
@@ -23,7 +23,14 @@ from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, find_topics, top
 from walle_connectors.kafka.writing import TopicWriter
 from walle_connectors.probe import probe_brokers
 from walle_stream.clock import wall_ms
-from walle_stream.errors import BrokerUnreachableError, TopicError, TunnelError, WalleError
+from walle_stream.errors import (
+    BrokerUnreachableError,
+    StoreError,
+    TopicError,
+    TunnelError,
+    WalleError,
+)
+from walle_stream.store.objects import open_objects
 
 EXPIRES_SOON: Final = timedelta(days=30)
 
@@ -61,6 +68,23 @@ def examine(parts: Sequence[KafkaPart]) -> Iterator[Check]:
             yield from checks
         if seen[key]:
             yield from _topics(part)
+
+
+def examine_store(place: str, options: Mapping[str, str]) -> Check:
+    """Write, list and delete an object of a place for snapshots; blocks."""
+    folder, what = "walle-doctor", "object store"
+    name = f"{folder}/{secrets.token_hex(6)}"
+    try:
+        objects = open_objects(place, options)
+        objects.create(name, b"")
+        is_listed = name in objects.listed(folder)
+        objects.delete([name])
+    except WalleError as error:
+        return Check("fail", what, str(error), error.exit_code)
+    if not is_listed:
+        text = f"{place} does not list a new object at once: choose a store that does"
+        return Check("fail", what, text, StoreError.exit_code)
+    return Check("ok", what, f"{place}: an object was written, listed and deleted")
 
 
 def _connection(connection: Connection) -> Iterator[Check]:
