@@ -304,7 +304,10 @@ def test_a_ledger_that_cannot_be_read_is_named(tmp_path, content, text):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("remote", "give one of local, isolated"), ("a.b:Nothing", "'a.b:Nothing' cannot be imported")],
+    [
+        ("remote", "give one of local, isolated"),
+        ("a.b:Nothing", "'a.b:Nothing' cannot be imported"),
+    ],
 )
 def test_a_target_that_nobody_knows_is_named_before_anything_runs(tmp_path, name, text):
     with pytest.raises(CampaignError, match=text):
