@@ -20,7 +20,7 @@ for all its events of a block::
      kinds,             # bin: a u8 per event, the index in ``events.KINDS``
      event times,       # bin: an i64 per event
      ingest times,      # bin: the same
-     contents,          # bin: a JSON array, an object per event: JSON values only, so
+     contents,          # bin: a JSON array, an object per event
      uids,              # array of text
      payload sizes]     # bin: a u32 per event
 """
