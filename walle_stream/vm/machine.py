@@ -246,7 +246,7 @@ class Machine(ABC):
                 break
         raise VmStartError(
             f"a VM for task {self._program.task!r} did not start in {START_TIMEOUT_S:g} s: "
-            "look for what takes so long when the script is loaded"
+            "find the slow code outside of the script's functions"
         )
 
     def _check_bound(self) -> None:
@@ -264,7 +264,7 @@ class Machine(ABC):
         needed = HEADER.size + WORD_BYTES * word_count + body_bytes
         if needed <= len(self._outbox):
             raise FrameError(
-                f"task {self._program.task!r}: a result frame that fits says it does not"
+                f"task {self._program.task!r}: a result frame fits, but claims not to fit"
             )
         self._make_room(len(self._inbox), needed)
 

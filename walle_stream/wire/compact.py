@@ -88,7 +88,7 @@ def _restore(value: Any, known: list[str]) -> Any:
         return _known(value[0] if len(value) == 1 else value, known)
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise EnvelopeError(f"a compact value has {type(value).__name__}, which JSON has not")
+    raise EnvelopeError(f"a compact value has {type(value).__name__}, which JSON lacks")
 
 
 def _note(text: str, known: list[str]) -> None:

@@ -41,5 +41,7 @@ def decode_batch(batch: bytes) -> list[_Fields]:
         EnvelopeError: The bytes are no batch, or too large.
     """
     if len(batch) > BATCH_MAX_BYTES:
-        raise EnvelopeError(f"a batch of {len(batch)} bytes: at most {BATCH_MAX_BYTES}")
+        raise EnvelopeError(
+            f"a batch has {len(batch)} bytes, at most {BATCH_MAX_BYTES} are allowed"
+        )
     return decoded(_decode, batch, "a batch of reports")

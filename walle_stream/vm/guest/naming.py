@@ -38,8 +38,8 @@ def check_names(
         is_name = name.isidentifier() and not iskeyword(name) and is_normal
         if not is_name or len(name) > NAME_MAX_CHARACTERS:
             raise ValueError(
-                f"{name[:NAME_MAX_CHARACTERS]!r} is no name of a field: use an identifier of at "
-                f"most {NAME_MAX_CHARACTERS} characters"
+                f"{name[:NAME_MAX_CHARACTERS]!r} is not a valid field name: use an identifier of "
+                f"at most {NAME_MAX_CHARACTERS} characters"
             )
         if is_refused(name):
             raise AttributeError(f"a task's script may not use the attribute {name!r}")
