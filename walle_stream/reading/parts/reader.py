@@ -51,9 +51,9 @@ class PartLane(Lane[PartPosition]):
         super().__init__(number, done)
         self.frame: Frame | None = None
         self.end = done.at
-        """Where the frame ends; where none was read, where it begins."""
+        """Offset of the frame's end; without a frame, offset of the next one."""
         self.block, self.block_at = b"", done.at
-        """Bytes that were read, and where they begin."""
+        """Bytes that were read, and their offset."""
 
 
 class PartReader(LaneReader[PartPosition]):

@@ -88,7 +88,7 @@ class ProcessMachine(Machine):
         self._killed: str | None = None
         self._killed_run: tuple[str, int] | None = None
         self.measures: tuple[str, ...] = ()
-        """The measures in force, as the child said before it saw the script."""
+        """The measures in force, as the child reported before it saw the script."""
         self._uid = take_uid(*settings.uids)
         self._control = SharedMemory(CONTROL_BYTES)
         self._memories = (SharedMemory(BUFFER_BYTES), SharedMemory(BUFFER_BYTES))
