@@ -20,7 +20,7 @@ class ModelRunner(Protocol):
 
         Returns:
             The outputs in order: arrays of numpy, which the caller owns and may change. An
-            output that is no tensor is an array of objects.
+            output that is not a tensor is an array of objects.
 
         Raises:
             EngineError: The inputs do not fit, the model cannot run with them or ends

@@ -2,8 +2,8 @@
 
 The gate checks a script's syntax tree against ``guest.rules``. It rewrites the few
 places where a guard must check at run time (``guest.restricted``). A finding names
-file, line and remedy. The gate is a linter that catches mistakes early. It is no
-boundary against a hostile script (docs/isolation.md).
+file, line and remedy. The gate is a linter that catches mistakes early. It is not
+a boundary against a hostile script (docs/isolation.md).
 """
 
 import ast

@@ -39,7 +39,7 @@ def decode_compact(data: bytes) -> Any:
 
     Raises:
         EnvelopeError: The value refers to an unknown string, or has a type that JSON lacks.
-        msgspec.MsgspecError: The bytes are no MessagePack.
+        msgspec.MsgspecError: The bytes are not MessagePack.
         RecursionError: The value is nested too deeply.
     """
     return _restore(_decode(data), [])

@@ -110,7 +110,7 @@ def decode_file_head(data: bytes) -> bytes:
 
 
 def try_decode_block_head(data: bytes, marker: bytes) -> BlockHead | None:
-    """Decode a block's header; None if the data is no valid header.
+    """Decode a block's header; None if the data is not a valid header.
 
     The data has ``BLOCK_HEAD_BYTES`` unless the file ends before.
     """
