@@ -34,7 +34,7 @@ class ResultConsole(Console):
 
 @contextmanager
 def run_progress() -> Iterator[Callable[[float, int], None]]:
-    """Draw the progress bar of a run; stay silent when stderr is no terminal.
+    """Draw the progress bar of a run; stay silent when stderr is not a terminal.
 
     The bar is removed at the end. Yields a function that shows the share of the source that was
     read (below 0: unknown) and the number of events.
@@ -59,7 +59,7 @@ def run_progress() -> Iterator[Callable[[float, int], None]]:
 
 @contextmanager
 def count_progress(verb: str, noun: str) -> Iterator[Callable[[int], None]]:
-    """Show a running count; stay silent when stderr is no terminal.
+    """Show a running count; stay silent when stderr is not a terminal.
 
     Yields a function that shows a number, as in ``sent 1,000 messages``.
     """

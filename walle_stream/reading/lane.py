@@ -39,7 +39,7 @@ class Lane[P: Position]:
         self.number = number
         self.done = done
         self.time_ms = -1
-        """Ingest time of the event that was last in a batch, epoch milliseconds; the highest."""
+        """Highest ingest time of the last events of batches, in epoch milliseconds."""
         self._begin()
 
     def _begin(self) -> None:
@@ -48,13 +48,13 @@ class Lane[P: Position]:
         self.accepted_rows = self._uncounted
         self.duplicate_rows = 0
         self.late_rows = 0
-        """Those among the dead letters that are late."""
+        """Number of late rows among the dead letters."""
         self.raw_bytes = 0
         self.raw: list[bytes] = []
         self.origins: list[int] = []
-        """The record of each event, where the source numbers records."""
+        """Number of each event's record, if the source numbers records."""
         self.traces: dict[int, str] = {}
-        """Trace contexts of such records, by their numbers."""
+        """Trace contexts of records, by their numbers."""
 
     @property
     def is_empty(self) -> bool:

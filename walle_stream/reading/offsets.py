@@ -82,8 +82,8 @@ def decode_positions[P: Position](
     strange = sorted(offsets.keys() - known)
     if strange:
         raise SourceError(
-            f"there are offsets of partitions {strange}, the data directory has {len(known)}: "
-            "restore it from a copy, or start with a new --data-dir"
+            f"there are offsets of partitions {strange}, but the data directory has {len(known)} "
+            "partitions: restore it from a copy, or start with a new --data-dir"
         )
     return {
         number: type(beginning).decode(number, offsets[number]) if number in offsets else beginning

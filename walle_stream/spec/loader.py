@@ -237,7 +237,7 @@ class _Loading:
         defined: dict[str, Task | None] = {}
         for document in documents:
             task = self._validate(document, Task)
-            # a wrong task still has a name, so that a reference to it is no second problem
+            # a wrong task still has a name, so that a reference to it is not a second problem
             metadata = document.value.get("metadata")
             name = metadata.get("name") if isinstance(metadata, dict) else None
             if not isinstance(name, str):

@@ -1,8 +1,8 @@
 """The kinds of definitions: Task and Pipeline, as pydantic models.
 
 YAML keys are camelCase, and attributes are snake_case with their unit. Unknown
-keys are errors everywhere. Nothing is converted silently: ``true`` is no number,
-``5`` is no text. Place in the data flow: ``loader`` fills the models, ``app``
+keys are errors everywhere. Nothing is converted silently: ``true`` is not a
+number, ``5`` is not text. Place in the data flow: ``loader`` fills the models, ``app``
 reads them.
 """
 

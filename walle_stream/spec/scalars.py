@@ -41,7 +41,7 @@ def parse_duration_ms(text: object) -> int:
     """Parse ``250ms``, ``10s``, ``30m``, ``1.5h``, ``2d`` to whole milliseconds, halves up.
 
     Raises:
-        ValueError: The text is no duration, or longer than ten years.
+        ValueError: The text is not a duration, or is longer than ten years.
     """
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -58,7 +58,7 @@ def parse_duration_or_never(text: object) -> int | None:
     """Parse a duration, or ``never`` as None.
 
     Raises:
-        ValueError: The text is neither, or longer than ten years.
+        ValueError: The text is neither, or is longer than ten years.
     """
     if text == "never":
         return None
@@ -80,7 +80,7 @@ def parse_size_bytes(value: object) -> int:
     """Parse ``64MiB``, ``1MB``, ``512KiB`` or a plain number to whole bytes, halves up.
 
     Raises:
-        ValueError: The value is no size, or over 63 bits.
+        ValueError: The value is not a size, or is over 63 bits.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         size = value

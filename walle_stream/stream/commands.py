@@ -16,8 +16,9 @@ REPLY_POSITION: Final = 1 << 40
 arrival of a reply is left to chance, and must not affect the positions of events."""
 
 MESSAGE_POSITION: Final = 1 << 41
-"""Offset of the positions of messages: this plus the message's number in its partition. A message
-that waited for its device's first event runs before it, so its position lacks this offset."""
+"""Offset of the positions of messages: a message's position is this plus its number in the
+partition. A message that waited for its device's first event runs before that event, so its
+position is its number minus this."""
 
 type Runs = dict[tuple[str, str], dict[str, list[tuple[int, int, PageInput | ToldInput]]]]
 """Runs by (task, program) and device: (trigger position, clock_ms, page), ascending.

@@ -316,7 +316,7 @@ class PartitionMachine(Core):
         late, self._late, order = self._late, [], list(map(id, events))
         for event in late:
             index = batch.kept[order.index(id(event))]
-            reason = f"event time {event.event_time_ms} lies below an event already released"
+            reason = f"event time {event.event_time_ms} is earlier than a released event"
             record = msgspec.json.encode(event)
             yield RefusedRow(index, "late", reason, event.device_id, event.ingest_time_ms, record)
 

@@ -70,7 +70,7 @@ class TriggerTrie:
         """
         if not condition or isinstance(condition, str):
             raise SpecFileError(
-                f"task {task!r}: the trigger {condition!r} is no list of event or page ids: "
+                f"task {task!r}: the trigger {condition!r} is not a list of event or page ids: "
                 "name at least one, like [page_exit]"
             )
         path = tuple(condition)

@@ -31,7 +31,10 @@ def measures_here() -> frozenset[str] | None:
     try:
         machine = make_contained(compile_program(_PROBE))
     except (ImportError, OSError, WalleError) as error:
-        _log.warning("there are no process VMs here to contain what may end a process: %s", error)
+        _log.warning(
+            "process VMs do not work here, so runs that may end a process are not contained: %s",
+            error,
+        )
         return None
     machine.destroy()
     return frozenset(machine.measures)
@@ -46,7 +49,7 @@ def check_bodies(
         VmStartError: A script ends its VM when it is loaded.
         ScriptError: A script's body raises.
     """
-    _log.warning("the last process ended while it loaded scripts: they are tried in process VMs")
+    _log.warning("the last process ended while it loaded scripts: process VMs load them first")
     if measures_here() is None:
         return
     for program in programs:
@@ -55,7 +58,7 @@ def check_bodies(
         except VmStartError as error:
             raise VmStartError(
                 f"{program.file}: task {program.task!r} cannot be loaded and may have ended the "
-                f"last process: correct what it does outside of its functions ({error})"
+                f"last process: correct its code outside of functions ({error})"
             ) from error
 
 

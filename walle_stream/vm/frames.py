@@ -53,8 +53,8 @@ def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
     except ValueError as error:
         devices = ", ".join(repr(group[0]) for group in groups[:3])
         raise FrameError(
-            f"the events of {len(groups)} devices ({devices}, ...) cannot be handed to a VM "
-            f"({error}): hand over plain values, nested less deep"
+            f"the events of {len(groups)} devices ({devices}, ...) cannot be passed to a VM "
+            f"({error}): pass plain values, nested less deep"
         ) from error
 
 

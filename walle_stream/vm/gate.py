@@ -2,8 +2,8 @@
 
 The gate checks a script's syntax tree against ``guest.rules``. It rewrites the few
 places where a guard must check at run time (``guest.restricted``). A finding names
-file, line and remedy. The gate is a linter that catches mistakes early. It is no
-boundary against a hostile script (docs/isolation.md).
+file, line and remedy. The gate is a linter that catches mistakes early. It is not
+a boundary against a hostile script (docs/isolation.md).
 """
 
 import ast
@@ -31,12 +31,12 @@ from walle_stream.vm.suspension import suspension_findings
 _FORBIDDEN_BUILTINS: Final = frozenset(dir(builtins)) - ALLOWED_BUILTINS - REPLACED_BUILTINS
 _MATCH_ARGS: Final = "__match_args__"
 _MATCH_ARGS_REFUSED: Final = (
-    "uses '__match_args__' otherwise than to give a class a tuple of plain names"
+    "uses '__match_args__', which may only give a class a tuple of plain names"
 )
 _RUN: Final = "define def run(ctx, page) at the top level"
 _ON_MESSAGE: Final = "write it as def on_message(ctx, message)"
 _MIGRATE: Final = (
-    "its stateVersion asks for def migrate(old) at the top level, which returns the new state as "
+    "its stateVersion needs def migrate(old) at the top level, which returns the new state as "
     "a dict"
 )
 # fields of nodes whose text is no identifier: values of constants, names of modules
@@ -186,11 +186,11 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
         yield from _class_problems(node)
     elif isinstance(node, ast.MatchClass):
         for name in GUARDED_ATTRIBUTES.intersection(node.kwd_attrs):
-            yield f"matches the attribute {name!r}, which a script may not: call it"
+            yield f"matches the attribute {name!r}, which a script may not match: call it instead"
     for name in filter(is_refused_name, _identifiers(node)):
         if not name.startswith("_") and not isinstance(node, (ast.Attribute, ast.MatchClass)):
             continue  # no attribute is read, and a script may name its own variables freely
-        yield f"uses the name {name!r}, which a script may not{hint(name)}"
+        yield f"uses the name {name!r}, which a script may not use{hint(name)}"
 
 
 def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
@@ -214,7 +214,7 @@ def _class_problems(node: ast.ClassDef) -> Iterator[str]:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
             if name in FORMAT_ATTRIBUTES or is_refused_name(name):
-                yield f"has the field {name!r} in a class with a base: name it otherwise"
+                yield f"has the field {name!r} in a class with a base: give it another name"
 
 
 def _lost_cell_findings(tree: ast.Module) -> Iterator[Finding]:
@@ -226,7 +226,7 @@ def _lost_cell_findings(tree: ast.Module) -> Iterator[Finding]:
             for first in [*function.args.posonlyargs, *function.args.args][:1]:
                 for line in _comprehensions_over(function, first.arg):
                     text = f"names {first.arg!r}, a function's first argument, in a comprehension"
-                    yield line, f"{text}, where super() would crash: name it otherwise there"
+                    yield line, f"{text}, where super() would crash: use another name there"
 
 
 def _comprehensions_over(function: _Function, name: str) -> Iterator[int]:
@@ -256,21 +256,21 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
 def _from_problems(node: ast.ImportFrom) -> Iterator[str]:
     module = node.module or ""
     if node.level:
-        yield "imports relatively: a script is one file, put what it needs into it"
+        yield "imports relatively, but a script is one file: put the code into it"
     elif module not in ALLOWED_MODULES:
         yield _import_refused(module)
     else:
         exported = exported_names(module)
         for alias in node.names:
             if alias.name == "*":
-                yield f"imports * from {module!r}: name what it needs"
+                yield f"imports * from {module!r}: import the names that it needs"
             elif alias.name not in exported and f"{module}.{alias.name}" not in ALLOWED_MODULES:
                 yield f"imports {alias.name!r} from {module!r}, which has no such name for a script"
 
 
 def _import_refused(module: str) -> str:
     return (
-        f"imports {module!r}, which a script may not{hint(module)}; it may import "
+        f"imports {module!r}, which a script may not import{hint(module)}; it may import "
         f"{', '.join(sorted(ALLOWED_MODULES))}"
     )
 
@@ -300,7 +300,7 @@ def _entry_findings(
     if yields or isinstance(function, ast.AsyncFunctionDef):
         yield (
             function.lineno,
-            f"{name!r} is called, not awaited nor iterated: no async def, no yield in it",
+            f"{name!r} is called, neither awaited nor iterated: write it without async and yield",
         )
 
 

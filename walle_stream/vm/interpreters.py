@@ -136,8 +136,8 @@ def _refuse_fork(event: str, _: object) -> None:
     # a plain function: a bound method would cost every event 1 us, not 0.2 to 0.5
     if event in _FORKS and _registry.live:
         raise VmForkError(
-            f"this process has {len(_registry.live)} VMs alive, and a forked child of it would die "
-            "at once: use subprocess, or multiprocessing's 'spawn', or fork before the VMs"
+            f"this process has {len(_registry.live)} live VMs, and a forked child would crash at "
+            "once: use subprocess, or multiprocessing's 'spawn', or fork before the VMs"
         )
 
 

@@ -71,20 +71,20 @@ class Machine(ABC):
         self._max_buffer_bytes = max_buffer_bytes
         self._groups: Sequence[DeviceGroup] = ()
         self.cpu_ms: Callable[[], float] = monotonic_ms
-        """Clock of what it worked, milliseconds, for differences."""
+        """Clock of the VM's work in milliseconds, for differences."""
         self._number = 0
         self._lock = threading.Lock()
         self._is_ending = False
         self.serial = next(_serials)
-        """Which VM of this process."""
+        """Number of the VM, unique in this process."""
         self.calls = 0
-        """Batches that came back."""
+        """Completed batches."""
         self.runs = 0
-        """Runs in those batches, failed ones included."""
+        """Runs in those batches, failed runs included."""
         self.was_stopped = False
-        """Whether a run was asked to stop; whoever looks sets it back."""
+        """Whether a run was asked to stop; the reader of this flag resets it."""
         self.is_worn = False
-        """Whether it should not be used again after this call."""
+        """Whether the VM must not be reused after this call."""
 
     @property
     def task(self) -> str:
@@ -246,7 +246,7 @@ class Machine(ABC):
                 break
         raise VmStartError(
             f"a VM for task {self._program.task!r} did not start in {START_TIMEOUT_S:g} s: "
-            "look for what takes so long when the script is loaded"
+            "find the slow code outside of the script's functions"
         )
 
     def _check_bound(self) -> None:
@@ -264,7 +264,7 @@ class Machine(ABC):
         needed = HEADER.size + WORD_BYTES * word_count + body_bytes
         if needed <= len(self._outbox):
             raise FrameError(
-                f"task {self._program.task!r}: a result frame that fits says it does not"
+                f"task {self._program.task!r}: a result frame fits, but claims not to fit"
             )
         self._make_room(len(self._inbox), needed)
 

@@ -95,13 +95,13 @@ def _run_problem(limits: RunLimits, run: RunResult) -> str | None:
         size_bytes += len(service.encode()) + len(question)
     count = len(run.emits) + len(run.calls)
     if count > limits.emits or size_bytes > limits.output_bytes:
-        return f"{count:,} features and calls of {size_bytes:,} bytes are beyond the task's limits"
+        return f"{count:,} features and calls of {size_bytes:,} bytes exceed the task's limits"
     return _lines_problem(limits, run.logs)
 
 
 def _lines_problem(limits: RunLimits, lines: list[tuple[str, str]]) -> str | None:
     if len(lines) > limits.log_lines + 1:  # one more for the number of dropped lines
-        return f"{len(lines):,} lines of log are beyond the task's limits"
+        return f"{len(lines):,} log lines exceed the task's limits"
     for number, (_, text) in enumerate(lines, 1):
         if len(text) > _ESCAPED * LOG_MAX_CHARACTERS:
             return f"line {number} of its log has {len(text):,} characters"
@@ -116,7 +116,7 @@ def _state_problem(
     for key, value in changes.items():
         if key == VERSION_KEY:
             if value is not None and not (value.isdigit() and len(value) <= _VERSION_DIGITS):
-                return "the number of the state's layout is none"
+                return "the number of the state's layout is not a number"
             continue
         if not _is_valid(key) or len(key.encode()) > STATE_KEY_MAX_BYTES:
             return f"a key of the state is not 1 to {STATE_KEY_MAX_BYTES} bytes of UTF-8"
@@ -128,7 +128,7 @@ def _state_problem(
     size_bytes = state_bytes(after)
     # the layout's number does not count towards the limit
     if size_bytes > limits.state_bytes + _VERSION_DIGITS and size_bytes > state_bytes(before):
-        return f"a state of {size_bytes:,} bytes is beyond the task's limits"
+        return f"a state of {size_bytes:,} bytes exceeds the task's limits"
     return None
 
 

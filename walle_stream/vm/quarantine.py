@@ -21,7 +21,7 @@ class Quarantine:
         self._by_device: dict[str, int] = {}
         self._total = 0
         self.has_strikes = False
-        """Whether there are any: without, nobody needs to be asked for."""
+        """Whether there are any strikes; without them no device needs a check."""
         self._lock = threading.Lock()
 
     def strike(self, device_id: str, count: int = 1) -> None:

@@ -68,7 +68,7 @@ class HostServices:
         service = self._services.get(request[:1])
         try:
             if service is None:
-                raise FrameError("this host does not offer that: it has no tensor engine")
+                raise FrameError("this host cannot answer the request: it has no tensor engine")
             answer = service(request[1:])
         except ClusterError as error:
             # A script that got this error would put it into features. So every request of the
@@ -94,7 +94,7 @@ def _send(machine: Asked, answer: bytes, *, has_failed: bool) -> int:
     status = STATUS_NEXT
     for at in range(0, max(len(answer), 1), room):
         if status != STATUS_NEXT:
-            raise FrameError("a VM asks anew before it has its answer")
+            raise FrameError("a VM sent a request before it had its answer")
         part = answer[at : at + room]
         ANSWER_HEAD.pack_into(inbox, INBOX.size, len(answer) - at, len(part), has_failed)
         inbox[begin : begin + len(part)] = part
@@ -118,7 +118,7 @@ def _request(machine: Asked) -> bytes:
             return b"".join(parts)
         expected = left - size
         if machine.order(MORE) != STATUS_ASKS:
-            raise FrameError("a VM does not go on asking")
+            raise FrameError("a VM did not send the next part of its request")
         left, size = machine.heads()
         if left != expected:
-            raise FrameError("a request changes its size")
+            raise FrameError("a request changed its size")

@@ -86,7 +86,7 @@ class TaskPool(ABC):
         self.program = program
         self.quarantine = quarantine or Quarantine(program.limits.strikes)
         self.machines: list[Machine] = []
-        """All that are alive."""
+        """All live VMs."""
         self._counts = VmCounts()  # calls and runs only of destroyed VMs
         self._size = size
         self._max_runs = max_runs
@@ -311,7 +311,7 @@ class TaskPool(ABC):
         self._forget(machine)
         try:
             machine.destroy()
-        except Exception as error:  # noqa: BLE001 - a private API's failure must not hide what led here
+        except Exception as error:  # noqa: BLE001 - a private API's failure must not hide the first error
             _log.warning("a VM of task %s could not be destroyed: %r", machine.task, error)
         with self._changed:
             self.machines.remove(machine)

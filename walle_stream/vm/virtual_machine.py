@@ -144,7 +144,7 @@ class VirtualMachine(Machine):
         orders, shares = self._orders, self._shares
         self._take_buffers(_round_up(inbox_bytes), _round_up(outbox_bytes))
         self._number = number = self._number + 1
-        self._orders[NUMBER] = number  # the guest has seen this number, so it is no order
+        self._orders[NUMBER] = number  # the guest has seen this number, so it is not an order
         orders[0] = LEAVE
         orders[NUMBER] = number
         os.write(self._wake.write_fd, RING)

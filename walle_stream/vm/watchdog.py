@@ -81,7 +81,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def watch(self, machine: Machine, limit_ms: float, cpu_limit_ms: float = 0.0) -> None:
-        """Begin to watch a VM for the time and CPU time of a run; a CPU limit of 0 is none."""
+        """Begin to watch the time and CPU time of a VM's runs; a CPU limit of 0 means none."""
         with self._lock:
             self._looks[machine] = _Look(limit_ms, cpu_limit_ms)
             if self._thread is None and not self._is_closed.is_set():

@@ -46,7 +46,7 @@ class TokenFile:
             try:
                 self._token = self._read()
             except SpecFileError as error:
-                _log.warning("%s; the token before stays in use", error)
+                _log.warning("%s; the previous token stays in use", error)
         return self._token
 
     def _look(self) -> tuple[int, int, int] | None:

@@ -100,6 +100,6 @@ def decode_reply(payload: bytes) -> CloudReply:
     """Decode a reply, the untrusted payload of an envelope.
 
     Raises:
-        EnvelopeError: The payload is no reply.
+        EnvelopeError: The payload is not a reply.
     """
     return decoded(_decode_reply, payload, "a reply")

@@ -39,7 +39,7 @@ def decode_compact(data: bytes) -> Any:
 
     Raises:
         EnvelopeError: The value refers to an unknown string, or has a type that JSON lacks.
-        msgspec.MsgspecError: The bytes are no MessagePack.
+        msgspec.MsgspecError: The bytes are not MessagePack.
         RecursionError: The value is nested too deeply.
     """
     return _restore(_decode(data), [])
@@ -88,7 +88,7 @@ def _restore(value: Any, known: list[str]) -> Any:
         return _known(value[0] if len(value) == 1 else value, known)
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise EnvelopeError(f"a compact value has {type(value).__name__}, which JSON has not")
+    raise EnvelopeError(f"a compact value has {type(value).__name__}, which JSON lacks")
 
 
 def _note(text: str, known: list[str]) -> None:

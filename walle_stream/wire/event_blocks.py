@@ -103,14 +103,14 @@ def decode_file_head(data: bytes) -> bytes:
     body, crc = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "little")
     if len(data) != FILE_HEAD_BYTES or zlib.crc32(body) != crc:
         raise SourceFormatError(
-            "its head is cut or damaged, and without it no block is found: write it again"
+            "its header is cut or damaged, so no block can be found: write it again"
         )
     marker: bytes = _FILE_HEAD.unpack(data)[2]
     return marker
 
 
 def try_decode_block_head(data: bytes, marker: bytes) -> BlockHead | None:
-    """Decode a block's header; None if the data is no valid header.
+    """Decode a block's header; None if the data is not a valid header.
 
     The data has ``BLOCK_HEAD_BYTES`` unless the file ends before.
     """

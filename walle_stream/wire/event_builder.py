@@ -78,7 +78,7 @@ def _checked(event: Event, payload: bytes) -> tuple[bytes, int]:
         raise SourceFormatError("an event does not fit a block: a time has more than 64 bits")
     if size > HEADERS_MAX_BYTES or len(payload) > _PAYLOAD_MAX_BYTES:
         raise SourceFormatError(
-            f"an event does not fit a block: what tasks read has {size} bytes of at most "
+            f"an event does not fit a block: its fields have {size} bytes of at most "
             f"{HEADERS_MAX_BYTES}, its payload {len(payload)} of at most {_PAYLOAD_MAX_BYTES}"
         )
     return contents, size

@@ -36,7 +36,7 @@ class FoundHeaders:
         """Return a header as text, or the default if it is missing.
 
         Raises:
-            EnvelopeError: The header is missing without a default, or is no text.
+            EnvelopeError: The header is missing without a default, or is not text.
         """
         value = self.found.get(name)
         if value is None:
@@ -52,7 +52,7 @@ class FoundHeaders:
         """Return a header as an incarnation, 16 hexadecimal digits.
 
         Raises:
-            EnvelopeError: The header is missing, or no incarnation.
+            EnvelopeError: The header is missing, or is not an incarnation.
         """
         text = self.text(name)
         if _INCARNATION.fullmatch(text) is None:
@@ -65,7 +65,7 @@ class FoundHeaders:
         """Return a header as an integer of 64 bits, ≥ 0 if it is not signed.
 
         Raises:
-            EnvelopeError: The header is missing, or no such number.
+            EnvelopeError: The header is missing, or is not such a number.
         """
         value = self.found.get(name)
         if value and value.isdigit() and len(value) < _DIGITS_MAX:
@@ -96,7 +96,7 @@ def read_headers(
     Without ``has_device`` the key may be empty. Returns the device, the value and the headers.
 
     Raises:
-        EnvelopeError: The record is of another version, a part is missing or no text, or the key
+        EnvelopeError: The record is of another version, a part is missing or not text, or the key
             cannot be a device id.
     """
     texts = FoundHeaders(what, headers)

@@ -37,7 +37,7 @@ class PageServer:
 
         Raises:
             OSError: The address is in use, or belongs to another machine.
-            UnicodeError: The host is no valid name.
+            UnicodeError: The host is not a valid name.
             OverflowError: The port is out of range.
         """
         handler = type("_Bound", (_Handler,), {"pages": pages, "timeout": client_s})

@@ -71,7 +71,7 @@ def encode_record(
     """Return key, value and headers of a record; the JSON value is converted to the format.
 
     Raises:
-        EnvelopeError: The format is not JSON, and the value is no JSON or has integers of more
+        EnvelopeError: The format is not JSON, and the value is not JSON or has integers of more
             than 64 bits.
     """
     headers: Headers = [

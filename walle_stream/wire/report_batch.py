@@ -38,8 +38,10 @@ def decode_batch(batch: bytes) -> list[_Fields]:
     """Decode an untrusted batch, but not its bodies.
 
     Raises:
-        EnvelopeError: The bytes are no batch, or too large.
+        EnvelopeError: The bytes are not a batch, or too large.
     """
     if len(batch) > BATCH_MAX_BYTES:
-        raise EnvelopeError(f"a batch of {len(batch)} bytes: at most {BATCH_MAX_BYTES}")
+        raise EnvelopeError(
+            f"a batch has {len(batch)} bytes, at most {BATCH_MAX_BYTES} are allowed"
+        )
     return decoded(_decode, batch, "a batch of reports")

@@ -54,7 +54,7 @@ def _problem(data: bytes, decode: Callable[[bytes], Any]) -> str | None:
     size_bytes = len(data)
     if encoded != data or size_bytes > KEYS_MAX:
         if b"\n" in data or b"\r" in data:
-            return "a line end stands between its tokens"
+            return "it has a line end between its tokens"
         colons = data.count(b":")
         if colons != encoded.count(b":") or colons > KEYS_MAX or b"\\u003" in data:
             problem = _pairs_problem(data)

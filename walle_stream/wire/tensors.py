@@ -134,7 +134,9 @@ def _found(number: int, node: Node, before: Sequence[Graph]) -> tuple[int, int]:
         request = len(before) - back
         if 0 <= output < len(before[request].outputs):
             return request, output
-    raise FrameError(f"a tensor request is malformed: node {number} is no output of one before")
+    raise FrameError(
+        f"a tensor request is malformed: node {number} is not an output of an earlier request"
+    )
 
 
 def _cut(number: int, node: Node, data: bytes, at: int) -> Constant:

@@ -58,9 +58,9 @@ class EachModel(Strict):
 class EventModel(Strict):
     """An event that a row may give."""
 
-    kind: Kind = Field(description="Which of the five basic kinds.")
+    kind: Kind = Field(description="One of the five basic kinds.")
     when: Expression | None = Field(
-        default=None, description="Only rows for which this holds give the event."
+        default=None, description="Condition; only rows that meet it give the event."
     )
     each: EachModel | None = Field(
         default=None, description="Repeat the event for every value of a list."
@@ -70,13 +70,13 @@ class EventModel(Strict):
     )
     page: Expression = Field(description="Page id; text in quotes, for example \"'home'\".")
     instance: Expression | None = Field(
-        default=None, description="Which visit of the page; the latest one when left out."
+        default=None, description="Id of the visit of the page; the latest visit when left out."
     )
     id: Expression | None = Field(
         default=None, description="Event id that triggers match; the kind when left out."
     )
     uid: Expression | None = Field(
-        default=None, description="Identity of the occurrence: a second one is a duplicate."
+        default=None, description="Identity; a second event with the same one is a duplicate."
     )
     contents: dict[str, Expression] = Field(
         default_factory=dict, description="Item, widget and free fields."
@@ -87,14 +87,12 @@ class RowKeys(Strict):
     """Format of rows and their events; ``RowMapping`` before it is compiled."""
 
     format: Literal["csv", "jsonl"] = Field(
-        default="jsonl", description="An object of JSON, or a line of CSV."
+        default="jsonl", description="Format of a row: a JSON object, or a line of CSV."
     )
-    delimiter: str = Field(default=",", description="CSV: what separates columns.")
-    quote: str = Field(
-        default='"', description="CSV: the quotation mark; empty when quotes mean nothing."
-    )
+    delimiter: str = Field(default=",", description="CSV: separator of columns.")
+    quote: str = Field(default='"', description="CSV: quotation mark; empty turns quoting off.")
     columns: dict[str, ColumnType] = Field(
-        default_factory=dict, description="CSV: types of columns; those not listed are text."
+        default_factory=dict, description="CSV: types of columns; other columns are text."
     )
     explode: str | None = Field(
         default=None,

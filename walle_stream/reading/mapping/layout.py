@@ -107,7 +107,7 @@ class JsonLayout(RowLayout):
         self.explode = explode
         self._row = "r" if explode is None else "(r, p)"
         self.fields: dict[str, str] = {}
-        """Attribute of the struct for each field that is used."""
+        """Attribute of the struct for each used field."""
 
     @override
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:

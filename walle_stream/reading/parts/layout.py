@@ -58,8 +58,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             found = msgspec.json.decode(b"".join(objects.get(MANIFEST)), type=cls)
         except FileNotFoundError as error:
             raise SourceNotFoundError(
-                f"source {objects.place!r} is a place without whole parts: run walle partition "
-                "again, or correct spec.source.path"
+                f"source {objects.place!r} has no complete parts: run walle partition again, or "
+                "correct spec.source.path"
             ) from error
         except DECODE_ERRORS as error:
             found, problem = None, f"is damaged ({error})"

@@ -51,9 +51,9 @@ class PartLane(Lane[PartPosition]):
         super().__init__(number, done)
         self.frame: Frame | None = None
         self.end = done.at
-        """Where the frame ends; where none was read, where it begins."""
+        """Offset of the frame's end; without a frame, offset of the next one."""
         self.block, self.block_at = b"", done.at
-        """Bytes that were read, and where they begin."""
+        """Bytes that were read, and their offset."""
 
 
 class PartReader(LaneReader[PartPosition]):
@@ -76,9 +76,9 @@ class PartReader(LaneReader[PartPosition]):
         for lane in self._lanes.values():
             if lane.done.digest not in {"", self._digest}:
                 raise SourceError(
-                    f"{objects.place} was cut from another file, or otherwise, than the parts of "
-                    f"which partition {lane.number} has read some: give a new data directory and, "
-                    "with spec.state.snapshots, another place for them"
+                    f"{objects.place} was cut from another file, or in another way, than the parts "
+                    f"that partition {lane.number} has read: give a new data directory and, with "
+                    "spec.state.snapshots, another place for snapshots"
                 )
         rows = [part.rows for part in manifest.parts]
         taken = [lane.done.taken for lane in self._lanes.values()]
@@ -93,7 +93,7 @@ class PartReader(LaneReader[PartPosition]):
     @override
     def _go_on(self) -> bool:
         if self.keeps_raw:
-            raise SourceError("parts have no raw rows: run with --ledger over the file itself")
+            raise SourceError("parts have no raw rows: use --ledger with the original file")
         try:
             for _ in range(len(self._waiting)):
                 if self._take(self._waiting[0]):
@@ -171,7 +171,7 @@ class PartReader(LaneReader[PartPosition]):
 
     def _tell_away(self, error: StoreUnreachableError) -> None:
         if not self._is_away:
-            _log.warning("parts are waited for: %s", error)
+            _log.warning("waiting for parts: %s", error)
         self._is_away = True
 
     @override

@@ -64,7 +64,11 @@ class PartedSource(LaneSource):
     def difference(self, stored: Mapping[str, str | int]) -> str:
         """Return the difference from a stored fingerprint as text."""
         before = stored.get("format")
-        return super().difference(stored) if before == _FORMAT else f"it is parts, before {before}"
+        return (
+            super().difference(stored)
+            if before == _FORMAT
+            else f"it is in parts now, but was {before}"
+        )
 
     @override
     def check_placing(self, partition_count: int, placing: Placing) -> None:
@@ -76,8 +80,8 @@ class PartedSource(LaneSource):
         count = len(self._manifest.parts)
         if count != partition_count:
             raise SourceError(
-                f"{self.name} has {count} parts, the pipeline {partition_count} partitions: run "
-                f"walle partition again, or set spec.runtime.partitions={count}"
+                f"{self.name} has {count} parts, but the pipeline {partition_count} partitions: "
+                f"run walle partition again, or set spec.runtime.partitions={count}"
             )
         if self._manifest.placing != placing_mark(placing):
             raise SourceError(

@@ -118,20 +118,20 @@ class Deferral:
         self.is_likely = False
         """Whether the task has emitted tensors."""
         self.features: list[_Feature] = []
-        """Of the run at hand, that wait for tensors; the same list for the VM's life, as it
-        is looked at after every run."""
+        """Features of the current run that wait for tensors. The list is the same object for the
+        VM's life, because it is checked after every run."""
         self.begin(is_eager=True)
 
     def begin(self, *, is_eager: bool) -> None:
         """Begin a call; an eager call evaluates tensors at once."""
         self.is_eager = is_eager
-        """Whether tensors are evaluated when they are emitted."""
+        """Whether tensors are evaluated at their emit."""
         self.features.clear()
         self.place: tuple[int, int] | None = None
-        """Where the control words and parts of the run at hand begin, if it succeeded."""
+        """Indices of the first control word and part of the current run, if it succeeded."""
         self.has_failed = False
-        """Whether the call has to be made again."""
-        self._mine = _Requests()  # of the run at hand
+        """Whether the call must be repeated."""
+        self._mine = _Requests()  # of the current run
         self._others = _Requests()
         self._runs: list[_Run] = []
         self._run_count = 0

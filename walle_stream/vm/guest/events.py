@@ -78,7 +78,7 @@ class Event:
         return (self._row_[4] or {})[name]
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether the contents have a field."""
+        """Return whether the contents have a field."""
         return name in (self._row_[4] or {})
 
     def __repr__(self) -> str:

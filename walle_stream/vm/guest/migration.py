@@ -41,10 +41,12 @@ def migrate(
     if version < old_version:
         raise ValueError(
             f"a state of version {old_version} was left by a later version of this task, whose "
-            f"stateVersion is {version}: go back to that one, or delete the state"
+            f"stateVersion is {version}: install the later version again, or delete the state"
         )
     if function is None:
-        raise TypeError(f"stateVersion {version} needs def migrate(old): there are older states")
+        raise TypeError(
+            f"stateVersion {version} needs def migrate(old), because there are older states"
+        )
     keys = state.keys()
     old = OldState({key: state.get(key) for key in keys})
     old.version = old_version

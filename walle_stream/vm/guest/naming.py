@@ -23,7 +23,7 @@ _TUPLE: Final = ": _tuple_new(_cls, ("
 def check_names(
     names: Iterable[object], is_refused: Callable[[str], bool] = is_refused_name
 ) -> None:
-    """Refuse names that are no valid fields, or that scripts may not use.
+    """Refuse names that are not valid fields, or that scripts may not use.
 
     Raises:
         TypeError: A name is not text.
@@ -38,8 +38,8 @@ def check_names(
         is_name = name.isidentifier() and not iskeyword(name) and is_normal
         if not is_name or len(name) > NAME_MAX_CHARACTERS:
             raise ValueError(
-                f"{name[:NAME_MAX_CHARACTERS]!r} is no name of a field: use an identifier of at "
-                f"most {NAME_MAX_CHARACTERS} characters"
+                f"{name[:NAME_MAX_CHARACTERS]!r} is not a valid field name: use an identifier of "
+                f"at most {NAME_MAX_CHARACTERS} characters"
             )
         if is_refused(name):
             raise AttributeError(f"a task's script may not use the attribute {name!r}")
@@ -102,7 +102,7 @@ class TypedDictForm:
     def __call__(self, name: str, fields: Mapping[str, Any], /, **options: Any) -> Any:
         """Make a class."""
         plain = dict(fields)
-        check_names((name, *plain), is_reserved_name)  # keys are no attributes
+        check_names((name, *plain), is_reserved_name)  # keys are not attributes
         class_ = import_module("typing").TypedDict(name, plain, **options)
         class_.__module__ = SCRIPT_MODULE
         return class_

@@ -66,11 +66,13 @@ def read(value: Any, name: str) -> Any:
     if owner is None or isinstance(owner, type):
         return _unbound(name, attribute)
     if name == "seed" and isinstance(attribute, _IN_C):
-        raise AttributeError("seed: that of ctx.random's own class alone repeats its numbers")
+        raise AttributeError("seed: only that of ctx.random's own class gives repeatable numbers")
     if is_of_script(owner) or name != "__init__":
         return attribute
     kind = type(owner).__name__
-    raise AttributeError(f"a {kind!r} object is made once: a task's script may not do it again")
+    raise AttributeError(
+        f"a {kind!r} object exists already: a task's script may not initialise it again"
+    )
 
 
 def _unbound(name: str, method: Any) -> Callable[..., Any]:
@@ -112,6 +114,6 @@ def _zoned(name: str, method: Any) -> Any:
 def _zone(zone: Any, name: str) -> Any:
     if zone is None:
         raise TypeError(
-            f"{name}: give a time zone, such as UTC: a script does not see the machine's"
+            f"{name}: give a time zone, such as UTC: a script does not see the machine's zone"
         )
     return zone

@@ -161,7 +161,7 @@ def _face(class_: type[Any]) -> type[Any]:
 class _Type(metaclass=_IsType):
     # ``type`` without its three-argument form, which makes any class at all
 
-    def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # that is what type(x) gives
+    def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # the same result as type(x)
         class_ = type(value)
         # the class of a class is a ``type`` again, which makes any class; the class of an
         # alias, such as list[int], makes an alias of anything, and sets its attributes

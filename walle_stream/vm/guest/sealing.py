@@ -316,7 +316,7 @@ def _seal_time(module: Any) -> None:
     def zoneless(text: str, *moment: Any) -> Any:
         for part in text.replace("%%", "").split("%")[1:]:
             if part.lstrip("-_0^#+EO123456789").startswith("s"):
-                raise ValueError("%s is of the machine's time zone: use timestamp()")
+                raise ValueError("%s depends on the machine's time zone: use timestamp()")
         return strftime(text, *moment)
 
     module.strftime = zoneless

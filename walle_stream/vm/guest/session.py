@@ -132,7 +132,9 @@ class Session(Exchange):
         number = pulse[0]
         waited_s = self._asking[1] if self._asking[0] == number else 0.0
         if waited_s * 1000 >= self._program.limits[3] * _ASKING_FACTOR:
-            raise RuntimeError(f"a run may ask for {_ASKING_FACTOR} times limits.wallTime")
+            raise RuntimeError(
+                f"a run may wait for the host for {_ASKING_FACTOR} times limits.wallTime"
+            )
         start_s = monotonic()
         stopper.paused, pulse[0] = number, 0
         has_failed, answer = self._cross(request)
@@ -150,7 +152,7 @@ class Session(Exchange):
     def _ask_for_all(self, request: bytes, run_count: int) -> bytes:
         # for completed runs of this call, so there is no current run
         if self._waited_s * 1000 >= self._program.limits[3] * _ASKING_FACTOR * run_count:
-            raise RuntimeError("the call has asked for too long")
+            raise RuntimeError("the call has waited for the host for too long")
         self._pulse[0] = 0
         start_s = monotonic()
         has_failed, answer = self._cross(request)
@@ -309,7 +311,7 @@ class Session(Exchange):
             was_told = stopper.release()
         place = text.partition(f": {name}")[0] or program.file
         if was_told and stopper.is_for_memory:
-            text = "ran when its process had too much memory (runtime.memory)"
+            text = "ran while its process used too much memory (runtime.memory)"
             return "RunStopped", f"{place}: RunStopped: {text} and was stopped"
         if was_told:
             text = f"took longer than {program.limits[3] / 1000:g} s (limits.wallTime)"
@@ -337,7 +339,7 @@ class Session(Exchange):
 def _check_run(namespace: dict[str, Any]) -> None:
     # the gate saw a function of that name, but the body may have replaced it
     if not callable(namespace.get("run")):
-        raise TypeError("'run' is no function any more when the script's body is done")
+        raise TypeError("'run' is not a function after the script's body has run")
 
 
 def _flat(packed: bytes) -> dict[str, Any] | bytes:

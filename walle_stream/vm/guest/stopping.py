@@ -55,11 +55,11 @@ class Stopper:
         self._steps = 0
         self._is_on = False
         self.stopping = 0
-        """Number of the run that has to end, 0 when none has."""
+        """Number of the run that must end, 0 for none."""
         self.paused = 0
-        """Number of the run that waits for the host, 0 when none does."""
+        """Number of the run that waits for the host, 0 for none."""
         self.is_for_memory = False
-        """Whether the last run that was told to stop was told so for its memory."""
+        """Whether the last stop of a run was for memory."""
         if max_steps and code is not None:
             events = sys.monitoring.events
             kinds = (events.JUMP, events.PY_START, events.PY_RESUME)

@@ -42,7 +42,7 @@ def main() -> None:
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     if sys.implementation.name != "cpython" or sys.version_info < PYTHON_MIN:
         name = f"{sys.implementation.name} {sys.version.partition(' ')[0]}"
-        return _error(f"it is {name}, tasks need CPython 3.13 or newer", -1)
+        return _error(f"it is {name}, but tasks need CPython 3.13 or newer", -1)
     sys.path.append(request["root"])
     tag = {"tag": sys.implementation.cache_tag}
     if "source" in request:

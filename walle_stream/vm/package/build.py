@@ -97,7 +97,7 @@ def ask_interpreter(python: str, request: Mapping[str, object]) -> dict[str, Any
     if answer.get("line", 0) >= 0:
         return answer
     raise PackageError(
-        f"the interpreter {python!r} cannot take part: {answer['error']}: name another one", python
+        f"the interpreter {python!r} cannot be used: {answer['error']}: name another one", python
     )
 
 
@@ -123,7 +123,7 @@ def _answer(python: str, request: Mapping[str, object]) -> dict[str, Any]:
         raise _no_answer(python, str(error)) from error
     if isinstance(answer, dict) and ("error" in answer or "tag" in answer):
         return answer
-    lines = process.stderr.strip().splitlines() or ["no word"]
+    lines = process.stderr.strip().splitlines() or ["no output"]
     # Python's last line has the error; the shims of version managers have it in the first
     is_python = lines[0].startswith(("Traceback", "File "))
     raise _no_answer(python, lines[-1 if is_python else 0].strip())

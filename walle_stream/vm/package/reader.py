@@ -195,7 +195,7 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
     """Read a package and check every byte of it; compiles nothing.
 
     Raises:
-        PackageError: The file is no package, or it is altered, truncated, too
+        PackageError: The file is not a package, or it is altered, truncated, too
             large, or of a format that this version does not know.
     """
     file = "package" if isinstance(data_or_path, bytes) else str(data_or_path)

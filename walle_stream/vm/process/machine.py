@@ -78,7 +78,7 @@ class ProcessMachine(Machine):
         unknown = (settings.required | settings.off) - set(MEASURES)
         if unknown:
             raise VmStartError(
-                f"task {program.task!r}: no such measures: {sorted(unknown)}; there are {MEASURES}"
+                f"task {program.task!r}: unknown measures {sorted(unknown)}: known are {MEASURES}"
             )
         super().__init__(program, services, settings.memory_bytes)
         self._settings = settings
@@ -88,7 +88,7 @@ class ProcessMachine(Machine):
         self._killed: str | None = None
         self._killed_run: tuple[str, int] | None = None
         self.measures: tuple[str, ...] = ()
-        """The measures in force, as the child said before it saw the script."""
+        """The measures in force, as the child reported before it saw the script."""
         self._uid = take_uid(*settings.uids)
         self._control = SharedMemory(CONTROL_BYTES)
         self._memories = (SharedMemory(BUFFER_BYTES), SharedMemory(BUFFER_BYTES))
@@ -338,4 +338,4 @@ class ProcessMachine(Machine):
 
     def _kill_run(self, number: int) -> None:
         if self.run_number == number:
-            self.kill(f"a run that was told to stop still stood after {OBEY_TIMEOUT_S:g} s")
+            self.kill(f"a run that was told to stop did not stop in {OBEY_TIMEOUT_S:g} s")
