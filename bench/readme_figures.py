@@ -39,13 +39,13 @@ def table(results: Path) -> str:
         ),
         (
             (
-                "wrong or missing features when the way to the cloud delays 1 % of raw events, "
-                "doubles 1 % and loses 0.1 %; a device sees its events before that way"
+                "wrong or missing features when raw events reach the cloud late (1 %), "
+                "twice (1 %) or never (0.1 %)"
             ),
             (
-                f"**{_wrong(ipv['faulty']['device'])}**; Faust in the cloud, which waits for no "
-                f"late event, {_wrong(ipv['faulty']['baseline'])}; without faults "
-                f"{_wrong(clean['device'])} and {_wrong(clean['baseline'])}"
+                f"**{_wrong(ipv['faulty']['device'])}** at the device, which sees its events "
+                f"before the network; {_wrong(ipv['faulty']['baseline'])} by Faust in the cloud, "
+                f"which waits for no late event; without faults {_wrong(clean['device'])} for both"
             ),
             ["bench-ipv"],
         ),

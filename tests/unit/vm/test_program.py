@@ -26,7 +26,7 @@ def load(source: str, config: Mapping[str, Any] | None = None) -> None:
         ("def run(ctx, page, more): pass", 1, "does not take"),
         ("def run(ctx, page, *, more): pass", 1, "does not take"),
         ("async def run(ctx, page): pass", 1, "neither awaited"),
-        ("def run(ctx, page):\n    yield 1", 1, "no yield"),
+        ("def run(ctx, page):\n    yield 1", 1, "without async and yield"),
         ("def on_message(ctx): pass" + RUN, 1, "def on_message(ctx, message)"),
         ("import math\nimport os" + RUN, 2, "imports 'os'"),
         ("import os.path as p" + RUN, 1, "imports 'os.path'"),
