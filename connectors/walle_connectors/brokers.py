@@ -47,7 +47,7 @@ type Driver = Literal["kafka-python", "confluent"]
 
 def _named(topic: str) -> str:
     if topic in {".", ".."}:
-        raise ValueError(f"expected a topic's name, which {topic!r} cannot be")
+        raise ValueError(f"expected a topic's name, but Kafka allows no topic {topic!r}")
     return topic
 
 
@@ -63,32 +63,32 @@ class Tls(Strict):
     """PEM files for TLS; ``cert`` and ``key`` add a client certificate (mutual TLS)."""
 
     ca: PathField | None = Field(
-        default=None, description="Authorities that sign the brokers; the system's if left out."
+        default=None, description="Authorities of the brokers' certificates; default: the system's."
     )
     cert: PathField | None = Field(default=None, description="Our certificate (mutual TLS).")
-    key: PathField | None = Field(default=None, description="Its private key.")
+    key: PathField | None = Field(default=None, description="Private key of `cert`.")
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
         if (self.cert is None) != (self.key is None):
-            raise ValueError("expected `cert` and `key`, or none of them")
+            raise ValueError("expected `cert` and `key` together, or neither of them")
         return self
 
 
 class Connection(Strict):
     """YAML keys that every section for Kafka has."""
 
-    brokers: Addresses = Field(min_length=1, description="HOST:PORT of some brokers, or of one.")
-    tls: Tls | None = Field(default=None, description="Encrypt; plain when left out.")
+    brokers: Addresses = Field(min_length=1, description="HOST:PORT of one or more brokers.")
+    tls: Tls | None = Field(default=None, description="Encrypt the connection; plain if left out.")
     sasl: Sasl | None = Field(
-        default=None, description="Who we are, beside or in place of a certificate."
+        default=None, description="Login, with or instead of a client certificate."
     )
     client_id: str = Field(
-        default="walle", min_length=1, max_length=200, description="What brokers log us as."
+        default="walle", min_length=1, max_length=200, description="Our name in the brokers' logs."
     )
     driver: Driver = Field(
         default="kafka-python",
-        description="Which library talks to the brokers; confluent (librdkafka) is an extra.",
+        description="Library that talks to the brokers; confluent (librdkafka) is an extra.",
     )
 
     def places(self) -> dict[str, frozenset[Hashable]]:
@@ -141,14 +141,14 @@ class Connection(Strict):
         if is_login and self.sasl is not None:
             return BrokerUnreachableError(
                 f"{brokers} refuses the login in `sasl` ({self.sasl.mechanism}): {reason}: correct "
-                "it"
+                "`sasl`"
             )
-        hint = " (a TLS listener answers nobody without it)" if self.tls is None else ""
+        hint = " (a TLS listener does not answer a plain client)" if self.tls is None else ""
         if self.sasl is not None:
             # a library may not report which of the two it was
             hint = f", or the login in `sasl` ({self.sasl.mechanism}), which it may refuse"
         return BrokerUnreachableError(
-            f"{brokers} accepts connections, but is no Kafka broker that answers "
+            f"{brokers} accepts connections but does not answer as a Kafka broker "
             f"({reason}): correct `brokers` and `tls`{hint}"
         )
 

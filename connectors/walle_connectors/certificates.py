@@ -48,7 +48,7 @@ def _not_after(der: bytes) -> datetime:
     tag, value, _ = _element(rest)
     layout = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}.get(tag)
     if layout is None:
-        raise ValueError("a certificate's validity is no time")
+        raise ValueError("the end of a certificate's validity is not a time")
     return datetime.strptime(value.decode("ascii", "replace"), layout).replace(tzinfo=UTC)
 
 

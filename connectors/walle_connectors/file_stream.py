@@ -95,8 +95,8 @@ class FileStream:
     def failure(self, place: str, error: BaseException) -> SourceError:
         """Return the error of a file whose reading failed at ``place``."""
         return SourceError(
-            f"source {self.name!r} cannot be read on {place} ({error}): repair the file and run "
-            "again; what stands before is kept"
+            f"source {self.name!r} cannot be read {place} ({error}): repair the file and run "
+            "again; earlier events are kept"
         )
 
     def _position(self) -> int:
@@ -205,13 +205,13 @@ class FileSource(LaneSource):
     def difference(self, stored: Mapping[str, str | int]) -> str:
         """Describe the difference to a stored fingerprint; empty if the file only grew."""
         if stored.get("format") != self._format:
-            return f"its format is {self._format}, before {stored.get('format')}"
+            return f"its format is {self._format}, but was {stored.get('format')} before"
         size = int(stored.get("head_bytes", 0))
         head = self._head(size)
         if len(head) < size:
-            return f"it has {len(head)} bytes, before it had at least {size}"
+            return f"it has {len(head)} bytes, but had at least {size} before"
         if text_digest(head) != stored.get("head_digest"):
-            return f"its first {size} bytes are others than before"
+            return f"its first {size} bytes have changed"
         return ""
 
     @override

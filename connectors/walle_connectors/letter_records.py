@@ -115,7 +115,7 @@ def decode_letter(
     _check_version(found)
     route, holds = found.text(PREFIX + "route"), found.text(PREFIX + "holds")
     if route not in _ROUTES or holds not in _CONTENTS:
-        raise EnvelopeError(f"a {_WHAT} has a header route or holds that means nothing")
+        raise EnvelopeError(f"a {_WHAT} has an unknown value in its header route or holds")
     record = value or b""
     origin, place = _lenient(found, "origin"), _place(found)
     letter = DeadLetter(
@@ -141,7 +141,7 @@ def decode_letter(
         number=found.number(PREFIX + "number", is_signed=False),
     )
     if found.text(PREFIX + "id") != kept.idempotency_key:
-        raise EnvelopeError(f"a {_WHAT} has another id than its headers make: it was altered")
+        raise EnvelopeError(f"a {_WHAT} has another id than its headers imply: it was altered")
     return kept
 
 

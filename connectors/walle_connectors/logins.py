@@ -25,16 +25,16 @@ class Sasl(Strict):
     """The identity of the client: a user with a password, or the subject of a token."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
-        description="What the brokers' listener takes; PLAIN shows the password to the broker."
+        description="Mechanism of the brokers' listener; PLAIN shows the password to the broker."
     )
     username: str | None = Field(
-        default=None, min_length=1, max_length=256, description="All but OAUTHBEARER."
+        default=None, min_length=1, max_length=256, description="User; not for OAUTHBEARER."
     )
     password: PathField | None = Field(
-        default=None, description="File with the password; all but OAUTHBEARER."
+        default=None, description="File with the password; not for OAUTHBEARER."
     )
     token: PathField | None = Field(
-        default=None, description="File with a token, read again for each connection; OAUTHBEARER."
+        default=None, description="OAUTHBEARER: file with a token, read again for each connection."
     )
 
     @model_validator(mode="after")
@@ -107,5 +107,5 @@ def _secret(key: str, file: Path | None) -> str:
             f"`sasl.{key}` names a file{named} that cannot be read: {reason}"
         ) from error
     if not text:
-        raise BrokerUnreachableError(f"{file}: is empty: expected the {key} of `sasl`")
+        raise BrokerUnreachableError(f"{file} is empty: expected the {key} of `sasl`")
     return text

@@ -22,7 +22,7 @@ PROBE_TIMEOUT_S: Final = 3.0
 
 _PAUSE_S: Final = 0.2
 _ALERT_WAIT_MS: Final = 200  # TLS 1.3: a broker refuses our certificate after the handshake
-_CLOSED: Final = "it closed the connection during the TLS handshake: is its listener TLS?"
+_CLOSED: Final = "it closed the connection during the TLS handshake: does its listener use TLS?"
 
 
 def probe_brokers(connection: Connection, patience_ms: float = 0.0) -> datetime | None:
@@ -122,14 +122,14 @@ def _own_problem(tls: Tls | None) -> str:
     if tls is None:
         return ""
     if tls.cert is None:
-        return ", we show none: set `tls.cert` and `tls.key`"
+        return ", and we show none: set `tls.cert` and `tls.key`"
     try:
         ends = certificate_end(tls.cert)
     except (OSError, ValueError):
         return ""
     if ends <= datetime.now(UTC):
-        return f", ours (`tls.cert`) has expired on {ends.date().isoformat()}"
-    return ", ours (`tls.cert`) may be of an authority that it does not know"
+        return f", ours (`tls.cert`) expired on {ends.date().isoformat()}"
+    return ", ours (`tls.cert`) may be signed by an authority that it does not know"
 
 
-_WORDS: Final = {TimeoutError: "no answer in time", socket.gaierror: "its name is not known"}
+_WORDS: Final = {TimeoutError: "no answer in time", socket.gaierror: "its name cannot be resolved"}

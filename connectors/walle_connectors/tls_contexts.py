@@ -38,21 +38,19 @@ def checked_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl
     """
     for name, path in (("ca", ca), ("cert", cert), ("key", key)):
         if path is not None and not path.is_file():
-            raise BrokerUnreachableError(
-                f"there is no file {path}: correct `tls.{name}`, which cannot be read"
-            )
+            raise BrokerUnreachableError(f"there is no file {path}: correct `tls.{name}`")
     try:
         return client_context(ca, cert, key)
     except (OSError, ValueError) as error:
         raise BrokerUnreachableError(
-            f"the files of `tls` cannot be used, or cannot be read ({_reason(error)}): they must "
-            "be in PEM format, `key` that of `cert`"
+            f"the files of `tls` cannot be used ({_reason(error)}): they must be readable and in "
+            "PEM format, and `key` must belong to `cert`"
         ) from error
 
 
 def _refuse() -> str:
     # without this callback OpenSSL would ask on the terminal and wait
-    raise OSError("`key` is encrypted: decrypt it by openssl pkey")
+    raise OSError("`key` is encrypted: decrypt it with openssl pkey")
 
 
 def _reason(error: Exception) -> str:
