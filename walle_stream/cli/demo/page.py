@@ -61,8 +61,8 @@ def _parts(f: DemoFigures) -> list[str]:
         _HEAD,
         f"<h1>{title}</h1>",
         _note(
-            "A simulated shop with 1.1 kB per event. One feature for each view of an item's page, made "
-            f"when the page is left; a page has {f.page_events:.0f} events."
+            "A simulated shop with 1.1 kB per event. One feature for each view of an item's page, "
+            f"made when the page is left; a page has {f.page_events:.0f} events."
         ),
         "<h2>Bytes</h2>",
         *(
