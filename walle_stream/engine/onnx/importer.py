@@ -4,6 +4,7 @@ Checks find files that could do harm: truncated files, cycles, and data outside 
 Lowering checks the inputs of operators.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +52,9 @@ OPSETS: Final = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onn
 
 DEPTH_MAX: Final = 32
 """Largest nesting depth of graphs, and of types."""
+
+_LETTER: Final = re.compile(r"[^\W\d_]")
+"""The name of a size has one; others ("", "?", "-1") stand for another unknown size each time."""
 
 _PLAIN_ATTRIBUTES = {
     AttributeProto.FLOAT: "f",
@@ -312,4 +316,5 @@ def _dim(proto: Any) -> int | str | None:
     if which != "dim_param":
         return None
     _check_text(proto.dim_param)
-    return proto.dim_param or None
+    is_symbol = _LETTER.search(proto.dim_param) and proto.dim_param != "None"
+    return str(proto.dim_param) if is_symbol else None

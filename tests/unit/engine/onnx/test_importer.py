@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
+from walle_stream.engine import load_bytes
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.backend import prepare
@@ -291,6 +292,16 @@ def test_a_map_is_refused_with_its_name():
 
 def test_a_declared_size_below_zero_is_not_known():
     assert import_model(model(inputs=[value("x", shape=[-1])])).graph.inputs["x"].shape == (None,)
+
+
+@pytest.mark.parametrize("name", ["", "?", "-1", "*", "_", "None"])
+def test_a_size_without_a_name_is_another_one_each_time(name):
+    proto = model([helper.make_node("Add", ["x", "z"], ["y"])],
+                  inputs=[value("x", shape=[name, name]), value("z", shape=[name])])  # fmt: skip
+    module = load_bytes(proto.SerializeToString())
+    assert [kind.shape for kind in module.inputs.values()] == [(None, None), (None,)]
+    x, z = np.ones((2, 3), np.float32), np.ones(1, np.float32)
+    assert module.run({"x": x, "z": z})["y"].tolist() == [[2, 2, 2]] * 2
 
 
 def test_an_attribute_of_an_unknown_type_is_refused():
