@@ -25,6 +25,7 @@ from walle_stream.engine.graph import (
     AttributeReference,
     Function,
     Graph,
+    MapType,
     Model,
     Node,
     OperatorKey,
@@ -286,7 +287,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
     """Read the type of an input or output, nested in ``depth`` others; None if it has no type.
 
     Raises:
-        ModelError: The type is a map or opaque, or is nested too deeply.
+        ModelError: The type is opaque, or is nested too deeply.
     """
     if depth > DEPTH_MAX:
         raise ModelError(f"its type is nested in more than {DEPTH_MAX} others")
@@ -302,7 +303,8 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
         case "optional_type":
             return OptionalType(value_type(proto.optional_type.elem_type, depth + 1))
         case "map_type":
-            raise ModelError("this engine does not support maps: export the model without ZipMap")
+            kind = proto.map_type
+            return MapType(element_type(kind.key_type), value_type(kind.value_type, depth + 1))
         case "opaque_type":
             raise ModelError("values of an opaque type cannot be read")
     return None
