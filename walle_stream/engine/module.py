@@ -132,7 +132,7 @@ class Stage:
     def rest(self, nodes: tuple[Node, ...]) -> "Stage":
         """Return the stage of some of the nodes; the same nodes have the same stage."""
         key = tuple(id(node) for node in nodes)
-        return self._rests.setdefault(key, Stage(nodes))
+        return self._rests.get(key) or self._rests.setdefault(key, Stage(nodes))
 
     def piece(
         self, env: Mapping[str, Data], constants: Mapping[str, Array], outputs: set[str],
