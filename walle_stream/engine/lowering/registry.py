@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.program import Array, DType, Tensor
+from walle_stream.engine.program import Array, DType, Maps, Tensor
 from walle_stream.engine.rules import is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-type Value = Tensor | list["Value"] | None
-"""A tensor, a sequence, or an empty optional; its structure is known at lowering."""
+type Value = Tensor | list["Value"] | Maps[Tensor] | None
+"""A tensor, a sequence, maps, or an empty optional; its structure is known at lowering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Kind(StrEnum):
     COMPOSITE = "composite"
     """Rasters and atomics."""
     STRUCTURE = "structure"
-    """Sequences and optionals, which disappear from a program."""
+    """Sequences, maps and optionals, which disappear from a program."""
     CONTROL = "control"
     """Runs graphs; a program is cut there."""
 
@@ -100,11 +100,11 @@ class Call:
         """Return an input that must be a tensor.
 
         Raises:
-            LoweringError: The input is missing, or is a sequence.
+            LoweringError: The input is missing, or is no tensor.
         """
         value = self.inputs[number] if number < len(self.inputs) else None
         if not isinstance(value, Tensor):
-            kind = "is missing" if value is None else "is a sequence"
+            kind = {type(None): "is missing", Maps: "is a map"}.get(type(value), "is a sequence")
             raise LoweringError(f"input {number} {kind}; a tensor is expected")
         return value
 
