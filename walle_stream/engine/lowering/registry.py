@@ -45,6 +45,9 @@ type Result = Value | tuple[Value, ...] | Stages
 INNER_DOMAIN: Final = "walle"
 """Domain of operators that only stages of other operators use."""
 
+NEWEST: Final = 28
+"""The newest opset of ONNX's own domain that this engine knows."""
+
 
 class Kind(StrEnum):
     """The kind of an operator, after Walle 2022."""
@@ -95,6 +98,18 @@ class Call:
     ) -> Node:  # fmt: skip
         """Make a stage of the node: an operator of ``INNER_DOMAIN`` between named values."""
         return Node(operator, inputs, outputs, attributes or {}, self.node.name, INNER_DOMAIN, 1)
+
+    def apply(self, operator: str, *inputs: Value, outputs: int = 1, **given: Any) -> Any:
+        """Lower an operator of ONNX's own, of the newest opset, as a part of this node.
+
+        It reads values instead of names. Returns its output, or a tuple if there are ``outputs``.
+        """
+        names = tuple(map(str, range(max(len(inputs), outputs))))
+        node = Node(operator, names[: len(inputs)], names[:outputs], given, version=NEWEST)
+        result = rules()["", operator].lower(Call(self.builder, node, inputs))
+        assert not isinstance(result, Stages)  # noqa: S101  # stages read names
+        values = result if isinstance(result, tuple) else (result,)
+        return values[0] if outputs == 1 else values[:outputs]
 
     def tensor(self, number: int) -> Tensor:
         """Return an input that must be a tensor.

@@ -35,6 +35,7 @@ from walle_stream.engine.graph import (
     ValueType,
 )
 from walle_stream.engine.lowering.element_types import element_type
+from walle_stream.engine.lowering.registry import NEWEST
 from walle_stream.engine.onnx.checks import (
     check_calls,
     check_names,
@@ -48,8 +49,11 @@ from walle_stream.errors import EngineError, LoweringError, ModelError
 
 DOMAIN_NAMES = {"ai.onnx": ""}
 
-OPSETS: Final = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1}
-"""The newest version of each of ONNX's domains that this engine knows."""
+OPSETS: Final = {
+    "": NEWEST, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1,
+    "com.microsoft": 1,
+}  # fmt: skip
+"""The newest version of each domain that this engine knows."""
 
 DEPTH_MAX: Final = 32
 """Largest nesting depth of graphs, and of types."""
