@@ -198,11 +198,7 @@ def _flex(call: Call) -> Result:
     node = call.node
     if len(node.inputs) != 3:  # noqa: PLR2004  # queries, keys, values
         raise LoweringError(f"{len(node.inputs)} inputs; queries, keys and values are expected")
-    kept = {
-        name: node.attributes[name]
-        for name in ("scale", "softmax_precision")
-        if name in node.attributes
-    }
+    kept = call.kept("scale", "softmax_precision")
     scores, changed, shares, kept_shares = (
         call.inner_name(name) for name in ("scores", "score_mod", "shares", "prob_mod")
     )

@@ -118,7 +118,7 @@ def _attended(
     )  # fmt: skip
 
 
-def _scale(call: Call) -> dict[str, float]:
+def _scale(call: Call) -> dict[str, Any]:
     scale = call.real("scale", 0.0)
     return {"scale": scale} if scale else {}
 

@@ -14,7 +14,7 @@ from walle_stream.engine.lowering.activations import ACTIVATIONS, swish
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.products import multiply
-from walle_stream.engine.lowering.registry import Call, Result, Value, lowers
+from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import LoweringError, ShapeError
 
@@ -45,22 +45,17 @@ def _operand(call: Call, number: int, letter: str) -> Tensor:
 def _gemm(call: Call) -> Result:
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     given = [call.real(name) for name in names if call.attribute(name) is not None]
-    return _activated(call, _applied(call, "Gemm", call.inputs, "activation"), given)
+    result = call.apply("Gemm", *call.inputs, **call.kept("alpha", "beta", "transA", "transB"))
+    return _activated(call, result, given)
 
 
 @lowers("FusedConv", domain=MICROSOFT)
 def _conv(call: Call) -> Result:
-    result = _applied(call, "Conv", call.inputs[:3], "activation")
+    kept = call.kept("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    result = call.apply("Conv", *call.inputs[:3], **kept)
     if call.has(3):
         result = call.builder.add(result, call.builder.broadcast(call.tensor(3), result.shape))
     return _activated(call, result, call.reals("activation_params"))
-
-
-def _applied(call: Call, operator: str, inputs: Sequence[Value], prefix: str) -> Tensor:
-    # the operator that is joined with others, whose attributes begin with the prefix
-    own = {key: value for key, value in call.node.attributes.items() if not key.startswith(prefix)}
-    result: Tensor = call.apply(operator, *inputs, **own)
-    return result
 
 
 def _activated(call: Call, x: Tensor, given: Sequence[float]) -> Tensor:

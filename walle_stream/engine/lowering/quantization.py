@@ -4,6 +4,7 @@ There is one scale per tensor, axis or block. 8-bit integers are multiplied as f
 dtype holds every sum exactly, which is as accurate as integers and as fast as floats.
 """
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -26,6 +27,7 @@ from walle_stream.errors import DTypeError, ShapeError
 _UINT8 = np.dtype(np.uint8)
 
 
+@lowers("QuantizeLinear", domain="com.microsoft")
 @lowers("QuantizeLinear")
 def _quantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
@@ -39,6 +41,7 @@ def _quantize(call: Call) -> Result:
     return _quantized(builder, divided, zero, dtype, saturate=bool(call.number("saturate", 1)))
 
 
+@lowers("DequantizeLinear", domain="com.microsoft")
 @lowers("DequantizeLinear")
 def _dequantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
@@ -55,15 +58,28 @@ def _dequantize(call: Call) -> Result:
 @lowers("DynamicQuantizeLinear")
 def _dynamic_quantize(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
-    axes = range(x.rank)
-    high = builder.maximum(builder.max(x, axes, keep=False), 0)
-    low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes, keep=False), 0)
+    scale, begin = (builder.reshape(x, ()) for x in _byte_range(builder, x, range(x.rank)))
+    zero = builder.cast(begin, _UINT8)
+    return _quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
+
+
+def _byte_range(builder: Builder, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    # the scale and the zero point of 8 bits that hold 0 and all elements along the axes
+    high = builder.maximum(builder.max(x, axes), 0)
+    low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes), 0)
     width = builder.sub(high, low)
     # if all elements are 0, any scale but 0 is right
     scale = builder.select(builder.equal(width, 0), 1, builder.div(width, 255))
     begin = builder.div(builder.neg(low), scale)
-    zero = builder.cast(builder.round(builder.clip(begin, 0, 255)), _UINT8)
-    return _quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
+    return scale, builder.round(builder.clip(begin, 0, 255))
+
+
+def rounded_to_bytes(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Return floats as 8 bits hold them that have the range of the elements along the axes."""
+    scale, zero = _byte_range(builder, x, axes)
+    steps = builder.round(builder.div(x, scale))
+    kept = builder.sub(builder.clip(builder.add(steps, zero), 0, 255), zero)
+    return builder.mul(kept, scale)
 
 
 def _quantized(

@@ -99,13 +99,15 @@ class Call:
         """Make a stage of the node: an operator of ``INNER_DOMAIN`` between named values."""
         return Node(operator, inputs, outputs, attributes or {}, self.node.name, INNER_DOMAIN, 1)
 
-    def apply(self, operator: str, *inputs: Value, outputs: int = 1, **given: Any) -> Any:
-        """Lower an operator of ONNX's own, of the newest opset, as a part of this node.
+    def apply(
+        self, operator: str, *inputs: Value, outputs: int = 1, version: int = NEWEST, **given: Any
+    ) -> Any:
+        """Lower an operator of ONNX's own as a part of this node, with values instead of names.
 
-        It reads values instead of names. Returns its output, or a tuple if there are ``outputs``.
+        ``given`` are its attributes. Returns its output, or a tuple if there are ``outputs``.
         """
         names = tuple(map(str, range(max(len(inputs), outputs))))
-        node = Node(operator, names[: len(inputs)], names[:outputs], given, version=NEWEST)
+        node = Node(operator, names[: len(inputs)], names[:outputs], given, version=version)
         result = rules()["", operator].lower(Call(self.builder, node, inputs))
         assert not isinstance(result, Stages)  # noqa: S101  # stages read names
         values = result if isinstance(result, tuple) else (result,)
@@ -181,6 +183,10 @@ class Call:
     def attribute(self, name: str) -> Any:
         """Return an attribute unchanged, or None if it is omitted."""
         return self.node.attributes.get(name)
+
+    def kept(self, *names: str) -> dict[str, Any]:
+        """Return those of the named attributes that are given, unchanged."""
+        return {name: self.attribute(name) for name in names if name in self.node.attributes}
 
     def number(self, name: str, default: int | None = None) -> int:
         """Return an integer attribute; it is required if there is no default."""
