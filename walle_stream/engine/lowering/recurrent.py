@@ -5,6 +5,7 @@ functions, each step runs them in one product; the backward direction reads its 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.recurrent_layer import (
@@ -17,6 +18,7 @@ from walle_stream.engine.lowering.recurrent_layer import (
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, View
+from walle_stream.errors import ShapeError
 
 type _State = tuple[Tensor, ...]
 type _Step = Callable[[Tensor, _State], _State]
@@ -93,7 +95,36 @@ def _mixed(group: Layer, gates: Tensor, hidden: Tensor, before: Tensor) -> Tenso
 
 @lowers("LSTM")
 def _lstm(call: Call) -> Result:
-    layer = layer_of(call, gates=4, states=2)
+    return _run_lstm(call, layer_of(call, gates=4, states=2))
+
+
+@lowers("DynamicQuantizeLSTM", domain="com.microsoft")
+def _dynamic_lstm(call: Call) -> Result:
+    # the weights are transposed; their scales and zero points are behind the inputs of LSTM
+    weights = [_dequantized(call, number, scale) for number, scale in ((1, 8), (2, 10))]
+    plain = replace(call, inputs=(*call.inputs[:1], *weights, *call.inputs[3:8]))
+    return _run_lstm(plain, replace(layer_of(plain, gates=4, states=2), is_quantized=True))
+
+
+def _dequantized(call: Call, number: int, scale: int) -> Tensor:
+    builder, x, zero = call.builder, call.tensor(number), call.tensor(scale + 1)
+    if x.rank != 3 or x.dtype.itemsize != 1 or zero.dtype != x.dtype:  # noqa: PLR2004  # as the operator requires
+        raise ShapeError(f"weights {x} with a zero point {zero}")
+    wide = call.tensor(0).dtype
+
+    def spread(of: Tensor) -> Tensor:
+        # one number for each direction, or for each of its columns
+        return builder.cast(
+            builder.reshape(of, (x.shape[0], 1, of.size // (x.shape[0] or 1))), wide
+        )
+
+    real = builder.mul(builder.sub(builder.cast(x, wide), spread(zero)), spread(call.tensor(scale)))
+    if real.shape != x.shape:
+        raise ShapeError(f"weights {x} with scales {call.tensor(scale)}")
+    return moves.transpose(builder, real, (0, 2, 1))
+
+
+def _run_lstm(call: Call, layer: Layer) -> Result:
     is_coupled = bool(call.number("input_forget", 0))
 
     def begin(group: Layer, functions: Sequence[Function]) -> tuple[Tensor, _Step]:
@@ -102,7 +133,7 @@ def _lstm(call: Call) -> Result:
 
         def step(x: Tensor, state: _State) -> _State:
             hidden, cell = state
-            gates = builder.add(x, builder.matmul(hidden, weights))
+            gates = builder.add(x, group.product(hidden, weights))
             gate = gates_of(group, functions[0], gates)
             entry = gate(0, cell)
             forget = builder.sub(1, entry) if is_coupled else gate(2, cell)
@@ -145,7 +176,7 @@ def _bias_sum(group: Layer) -> Tensor | None:
 
 def _projected(group: Layer, bias: Tensor | None) -> Tensor:
     # (direction, time * batch, gates) for all steps
-    result = group.builder.matmul(group.inputs(), group.transposed(group.weights))
+    result = group.product(group.inputs(), group.transposed(group.weights))
     return result if bias is None else group.builder.add(result, bias)
 
 

@@ -11,6 +11,7 @@ from walle_stream.engine.lowering.activations import ACTIVATIONS
 from walle_stream.engine.lowering.addressing import reversed_lengths
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import require_floating, widened
+from walle_stream.engine.lowering.quantization import rounded_to_bytes
 from walle_stream.engine.lowering.registry import Call
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
@@ -58,6 +59,8 @@ class Layer:
     dtype: DType
     """Dtype of the outputs; computations use the dtype of ``x``."""
     is_batch_first: bool
+    is_quantized: bool = False
+    """Whether the left operands of products are rounded to 8 bits, in a range of their own."""
 
     @property
     def steps(self) -> int:
@@ -115,6 +118,12 @@ class Layer:
             return None
         ends = self.builder.cast(self.lengths, INT64)
         return self.builder.less(self.builder.constant(np.arange(self.steps).reshape(-1, 1)), ends)
+
+    def product(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Multiply rows of each direction, ``(direction, rows, elements)``, by weights."""
+        if self.is_quantized:
+            x = rounded_to_bytes(self.builder, x, (1, 2))
+        return self.builder.matmul(x, weights)
 
     def transposed(self, weights: Tensor) -> Tensor:
         """Return weights as right operands of a product."""
