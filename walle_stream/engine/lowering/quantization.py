@@ -74,12 +74,11 @@ def _byte_range(builder: Builder, x: Tensor, axes: Sequence[int]) -> tuple[Tenso
     return scale, builder.round(builder.clip(begin, 0, 255))
 
 
-def rounded_to_bytes(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Return floats as 8 bits hold them that have the range of the elements along the axes."""
+def rounded_to_bytes(builder: Builder, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return floats in whole steps of 8 bits, and the step of all elements along the axes."""
     scale, zero = _byte_range(builder, x, axes)
-    steps = builder.round(builder.div(x, scale))
-    kept = builder.sub(builder.clip(builder.add(steps, zero), 0, 255), zero)
-    return builder.mul(kept, scale)
+    steps = builder.add(builder.round(builder.div(x, scale)), zero)
+    return builder.sub(builder.clip(steps, 0, 255), zero), scale
 
 
 def _quantized(

@@ -101,27 +101,24 @@ def _lstm(call: Call) -> Result:
 @lowers("DynamicQuantizeLSTM", domain="com.microsoft")
 def _dynamic_lstm(call: Call) -> Result:
     # the weights are transposed; their scales and zero points are behind the inputs of LSTM
-    weights = [_dequantized(call, number, scale) for number, scale in ((1, 8), (2, 10))]
-    plain = replace(call, inputs=(*call.inputs[:1], *weights, *call.inputs[3:8]))
-    return _run_lstm(plain, replace(layer_of(plain, gates=4, states=2), is_quantized=True))
+    (w, of_w), (r, of_r) = (_centred(call, number, scale) for number, scale in ((1, 8), (2, 10)))
+    plain = replace(call, inputs=(*call.inputs[:1], w, r, *call.inputs[3:8]))
+    return _run_lstm(plain, replace(layer_of(plain, gates=4, states=2), scales=(of_w, of_r)))
 
 
-def _dequantized(call: Call, number: int, scale: int) -> Tensor:
+def _centred(call: Call, number: int, scale: int) -> tuple[Tensor, Tensor]:
+    # weights in whole steps, and the steps
     builder, x, zero = call.builder, call.tensor(number), call.tensor(scale + 1)
     if x.rank != 3 or x.dtype.itemsize != 1 or zero.dtype != x.dtype:  # noqa: PLR2004  # as the operator requires
         raise ShapeError(f"weights {x} with a zero point {zero}")
-    wide = call.tensor(0).dtype
 
     def spread(of: Tensor) -> Tensor:
         # one number for each direction, or for each of its columns
-        return builder.cast(
-            builder.reshape(of, (x.shape[0], 1, of.size // (x.shape[0] or 1))), wide
-        )
+        shape = (x.shape[0], 1, of.size // max(x.shape[0], 1))
+        return builder.cast(builder.reshape(of, shape), call.tensor(0).dtype)
 
-    real = builder.mul(builder.sub(builder.cast(x, wide), spread(zero)), spread(call.tensor(scale)))
-    if real.shape != x.shape:
-        raise ShapeError(f"weights {x} with scales {call.tensor(scale)}")
-    return moves.transpose(builder, real, (0, 2, 1))
+    steps = builder.sub(builder.cast(x, call.tensor(0).dtype), spread(zero))
+    return moves.transpose(builder, steps, (0, 2, 1)), spread(call.tensor(scale))
 
 
 def _run_lstm(call: Call, layer: Layer) -> Result:
@@ -133,7 +130,7 @@ def _run_lstm(call: Call, layer: Layer) -> Result:
 
         def step(x: Tensor, state: _State) -> _State:
             hidden, cell = state
-            gates = builder.add(x, group.product(hidden, weights))
+            gates = builder.add(x, group.product(hidden, weights, 1))
             gate = gates_of(group, functions[0], gates)
             entry = gate(0, cell)
             forget = builder.sub(1, entry) if is_coupled else gate(2, cell)
@@ -176,7 +173,7 @@ def _bias_sum(group: Layer) -> Tensor | None:
 
 def _projected(group: Layer, bias: Tensor | None) -> Tensor:
     # (direction, time * batch, gates) for all steps
-    result = group.product(group.inputs(), group.transposed(group.weights))
+    result = group.product(group.inputs(), group.transposed(group.weights), 0)
     return result if bias is None else group.builder.add(result, bias)
 
 

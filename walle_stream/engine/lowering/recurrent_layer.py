@@ -59,8 +59,8 @@ class Layer:
     dtype: DType
     """Dtype of the outputs; computations use the dtype of ``x``."""
     is_batch_first: bool
-    is_quantized: bool = False
-    """Whether the left operands of products are rounded to 8 bits, in a range of their own."""
+    scales: tuple[Tensor, ...] = ()
+    """(direction, 1, gates or 1) for quantised weights, then for a quantised recurrence."""
 
     @property
     def steps(self) -> int:
@@ -97,6 +97,7 @@ class Layer:
             bias=None if self.bias is None else kept(self.bias),
             peepholes=None if self.peepholes is None else kept(self.peepholes),
             initial=tuple(kept(operand) for operand in self.initial),
+            scales=tuple(kept(scale) for scale in self.scales),
             backward=self.backward[first:last],
         )
 
@@ -119,11 +120,17 @@ class Layer:
         ends = self.builder.cast(self.lengths, INT64)
         return self.builder.less(self.builder.constant(np.arange(self.steps).reshape(-1, 1)), ends)
 
-    def product(self, x: Tensor, weights: Tensor) -> Tensor:
-        """Multiply rows of each direction, ``(direction, rows, elements)``, by weights."""
-        if self.is_quantized:
-            x = rounded_to_bytes(self.builder, x, (1, 2))
-        return self.builder.matmul(x, weights)
+    def product(self, x: Tensor, weights: Tensor, number: int) -> Tensor:
+        """Multiply rows, ``(direction, rows, elements)``, by ``transposed`` weights.
+
+        ``number`` is 0 for ``weights``, 1 for ``recurrence``. If these are quantised, the rows are
+        rounded to 8 bits in a range of their own.
+        """
+        builder = self.builder
+        if not self.scales:
+            return builder.matmul(x, weights)
+        steps, scale = rounded_to_bytes(builder, x, (1, 2))
+        return builder.mul(builder.matmul(steps, weights), builder.mul(scale, self.scales[number]))
 
     def transposed(self, weights: Tensor) -> Tensor:
         """Return weights as right operands of a product."""
