@@ -26,6 +26,9 @@ _HEADS_RANK: Final = 4
 _PACKED_RANK: Final = 5
 """Axes of ``(batch, tokens, heads, parts, width)``: keys and values, perhaps with queries."""
 
+_NO_INPUT: Final = 99
+"""The number of an input that no node has."""
+
 _MASKED: Final = 2
 _SHARES: Final = 3
 """Values of ``qk_matmul_output_mode`` of ONNX's Attention: behind the mask, behind the softmax."""
@@ -69,20 +72,35 @@ def _turned(
 @lowers("Attention", domain=MICROSOFT)
 def _attention(call: Call) -> Result:
     _refuse(call, (6,), ("do_rotary", "past_present_share_buffer"))
-    builder, x, weights = call.builder, require_floating(call.tensor(0)), call.tensor(1)
-    joined = multiply(builder, x, weights)
-    if joined.rank != 3:  # noqa: PLR2004  # batch, tokens, features
-        raise ShapeError(f"input 0 of shape {list(x.shape)} does not have 3 axes")
+    joined = multiply(call.builder, require_floating(call.tensor(0)), call.tensor(1))
     if call.has(2):
-        joined = builder.add(joined, builder.broadcast(call.tensor(2), joined.shape))
-    parts = _split(builder, joined, call.list("qkv_hidden_sizes") or (joined.shape[2] // 3,) * 3)
+        joined = call.builder.add(joined, call.builder.broadcast(call.tensor(2), joined.shape))
+    return _self_attended(call, joined, (3, 5), call.optional(4))
+
+
+@lowers("QAttention", domain=MICROSOFT)
+def _quantized_attention(call: Call) -> Result:
+    _refuse(call, (), ("do_rotary", "past_present_share_buffer"))
+    joined = call.apply("MatMulIntegerToFloat", *(
+        call.optional(number) for number in (0, 1, 3, 4, 6, 7, 2)
+    ), domain=MICROSOFT)  # fmt: skip
+    return _self_attended(call, joined, (5, _NO_INPUT), call.optional(8))
+
+
+def _self_attended(
+    call: Call, joined: Tensor, masks: tuple[int, int], cache: Tensor | None
+) -> Result:
+    # queries, keys and values are behind each other; the cache has past keys, then values
+    builder = call.builder
     past: list[Tensor | None] = [None, None]
-    if call.has(4):
-        both = call.tensor(4)
-        if both.rank != _PACKED_RANK or both.shape[0] != 2:  # noqa: PLR2004  # keys and values
-            raise ShapeError(f"a past of shape {list(both.shape)}")
-        past = [*_apart(builder, both)]
-    y, *present, _ = _attended(call, parts, (3, 5), past)
+    if joined.rank != 3:  # noqa: PLR2004  # batch, tokens, features
+        raise ShapeError(f"input 0 of shape {list(call.tensor(0).shape)} does not have 3 axes")
+    parts = _split(builder, joined, call.list("qkv_hidden_sizes") or (joined.shape[2] // 3,) * 3)
+    if cache is not None:
+        if cache.rank != _PACKED_RANK or cache.shape[0] != 2:  # noqa: PLR2004  # keys and values
+            raise ShapeError(f"a past of shape {list(cache.shape)}")
+        past = [*_apart(builder, cache)]
+    y, *present, _ = _attended(call, parts, masks, past)
     # a head of keys may be wider than one of values if no present is wanted
     return y, moves.stack(builder, present, 0) if call.wants(1) else None
 
@@ -109,7 +127,7 @@ def _attended(
     # the outputs of ONNX's Attention; masks are the inputs that hide keys, and that add to scores
     heads, key = call.number("num_heads"), parts[1]
     keys = key.shape[2 if key.rank == _HEADS_RANK else 1] + _size(past)
-    terms = [_hiding(call, masks[0], parts[0].shape[0], keys), call.optional(masks[1])]
+    terms = [_hiding(call, masks[0], parts[0], keys), call.optional(masks[1])]
     mask = [term for term in terms if term is not None]
     return call.apply(
         "Attention", *parts, reduce(call.builder.add, mask) if mask else None, *past, outputs=4,
@@ -123,9 +141,9 @@ def _scale(call: Call) -> dict[str, Any]:
     return {"scale": scale} if scale else {}
 
 
-def _hiding(call: Call, number: int, batch: int, keys: int) -> Tensor | None:
+def _hiding(call: Call, number: int, query: Tensor, keys: int) -> Tensor | None:
     # what the scores of hidden keys get: a number that leaves shares to a query that sees nothing
-    builder, mask = call.builder, call.optional(number)
+    builder, mask, batch = call.builder, call.optional(number), query.shape[0]
     if mask is None:
         return None
     columns = builder.constant(np.arange(keys))
@@ -141,7 +159,7 @@ def _hiding(call: Call, number: int, batch: int, keys: int) -> Tensor | None:
         shown = builder.reshape(builder.less(0, mask), (batch, 1, *queries, keys))
     else:
         raise ShapeError(f"a mask of shape {list(mask.shape)} for {batch} rows of {keys} keys")
-    hidden = np.asarray(call.real("mask_filter_value", -10000.0), call.tensor(0).dtype)
+    hidden = np.asarray(call.real("mask_filter_value", -10000.0), query.dtype)
     return builder.select(shown, 0.0, builder.constant(hidden))
 
 
@@ -187,7 +205,7 @@ def _group_query(call: Call) -> Result:
     builder, (query, key, value) = call.builder, _grouped(call)
     batch, tokens, _ = query.shape
     past = [call.optional(number) for number in (3, 4)]
-    cached, total = _size(past), _number(call, 6)
+    cached, total = _size(past), int(call.builder.value(call.scalar(6, INT64)))
     is_first, grows = total == tokens, batch == 1 and total == cached + tokens
     lengths = builder.reshape(builder.add(builder.cast(call.tensor(5), INT64), 1), (batch,))
     # the place of the first query of each row: known for a first prompt, and where the cache of
@@ -247,18 +265,14 @@ def _size(past: Sequence[Tensor | None]) -> int:
     return sizes.pop()
 
 
-def _number(call: Call, number: int) -> int:
-    call.scalar(number)
-    return (call.numbers(number) or (0,))[0]
-
-
 def _attended_in_groups(
     call: Call, parts: Sequence[Tensor], past: Sequence[Tensor | None], lengths: Tensor | None
 ) -> Any:
     mode, window = call.number("qk_output", 0), call.number("local_window_size", -1)
     sink = call.optional(11)
     if sink is None and call.number("smooth_softmax", -1) > 0:
-        sink = call.builder.constant(np.zeros(call.number("num_heads"), parts[0].dtype))
+        heads = check_table((call.number("num_heads"),), "the heads")
+        sink = call.builder.constant(np.zeros(heads, parts[0].dtype))
     y, *others, scores = call.apply(
         "Attention", *parts, call.optional(10), *past, lengths, sink, outputs=4,
         q_num_heads=call.number("num_heads"), kv_num_heads=call.number("kv_num_heads"),

@@ -113,13 +113,3 @@ def _softmax(call: Call) -> Result:
     shares = call.apply("Softmax", _real(call, 0), version=call.number("opset"),
                         axis=call.number("axis", -1))  # fmt: skip
     return _quantized(call, shares, _PART, call.tensor(0))
-
-
-@lowers("QLinearConv", domain=MICROSOFT)
-def _conv(call: Call) -> Result:
-    kept = call.kept("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    x, is_last = call.tensor(0), call.number("channels_last", 0)
-    spatial_sizes(x)
-    first = channels_first(call.builder, x) if is_last else x
-    result: Tensor = call.apply("QLinearConv", first, *call.inputs[1:], **kept)
-    return channels_last(call.builder, result) if is_last else result

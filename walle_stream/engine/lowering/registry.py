@@ -100,15 +100,18 @@ class Call:
         return Node(operator, inputs, outputs, attributes or {}, self.node.name, INNER_DOMAIN, 1)
 
     def apply(
-        self, operator: str, *inputs: Value, outputs: int = 1, version: int = NEWEST, **given: Any
-    ) -> Any:
-        """Lower an operator of ONNX's own as a part of this node, with values instead of names.
+        self, operator: str, *inputs: Value, outputs: int = 1, domain: str = "",
+        version: int = NEWEST, **given: Any,
+    ) -> Any:  # fmt: skip
+        """Lower another operator as a part of this node, with values instead of names.
 
         ``given`` are its attributes. Returns its output, or a tuple if there are ``outputs``.
         """
         names = tuple(map(str, range(max(len(inputs), outputs))))
-        node = Node(operator, names[: len(inputs)], names[:outputs], given, version=version)
-        result = rules()["", operator].lower(Call(self.builder, node, inputs))
+        node = Node(
+            operator, names[: len(inputs)], names[:outputs], given, domain=domain, version=version
+        )
+        result = rules()[domain, operator].lower(Call(self.builder, node, inputs))
         assert not isinstance(result, Stages)  # noqa: S101  # stages read names
         values = result if isinstance(result, tuple) else (result,)
         return values[0] if outputs == 1 else values[:outputs]

@@ -89,6 +89,25 @@ def test_a_projection_with_a_past(run_node):
     _close(made, _attention([query, *both], allowed=_causal(3, 8, 5)), 1e-4)
 
 
+@pytest.mark.parametrize("has_zeros", [False, True])
+def test_a_quantised_projection_and_its_attention(run_node, has_zeros):
+    random = np.random.default_rng(3)
+    x = random.integers(0, 255, (2, 4, 6), np.uint8)
+    w, scale = random.integers(-127, 127, (6, 12), np.int8), np.abs(_random(12)) * 0.01
+    zeros = (np.uint8(9), random.integers(-9, 9, 12, np.int8)) if has_zeros else (None, None)
+    past, ends = _random(2, 2, 2, 3, 2), np.array([7, 5], np.int32)
+    inputs = [x, w, _random(12), np.float32(0.02), scale, ends, *zeros, past]
+    made, present = run_node("QAttention", inputs, num_heads=2, outputs=2, **MICROSOFT)
+    left, right = (each.astype(int) - (0 if zero is None else zero)
+                   for each, zero in zip((x, w), zeros, strict=True))  # fmt: skip
+    joined = left @ right * (0.02 * scale) + _random(12)
+    query, key, value = (_split(part, 2) for part in np.split(joined, 3, axis=2))
+    both = np.concatenate([past, np.stack([key, value])], 3)
+    _close(present, both)
+    allowed = np.arange(7) < ends[:, None, None, None]
+    _close(made, _attention([query, *both], allowed=allowed), 1e-4)
+
+
 def _packed(*parts):
     return np.stack([part.reshape(2, part.shape[1], 2, 4) for part in parts], 3)
 

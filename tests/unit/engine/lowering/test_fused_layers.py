@@ -185,6 +185,18 @@ def test_embeddings_are_added_and_normalized(run_node, has):
     assert lengths.dtype == np.int32
 
 
+def test_operators_that_torch_writes_before_onnx_has_them(run_node):
+    x = np.arange(9, dtype=np.float32).reshape(3, 3)
+    (made,) = run_node("Trilu", [x, np.int64(1)], **MICROSOFT)
+    np.testing.assert_array_equal(made, np.triu(x, 1))
+    columns, rows = np.meshgrid([-1.0, 1.0], [-1.0, 0.0])
+    grid = np.stack([columns, rows], -1)[None].astype(np.float32)
+    (made,) = run_node(
+        "GridSample", [x[None, None], grid], align_corners=1, mode=b"bilinear", **MICROSOFT
+    )
+    np.testing.assert_array_equal(made[0, 0], x[:2, ::2])
+
+
 _X, _ROW = np.ones((2, 3, 4), np.float32), np.ones(4, np.float32)
 
 

@@ -107,20 +107,6 @@ def test_shares_are_of_the_axes_of_their_opset(run_node, opset, axes):
     _near(made, powers / powers.sum(axes, keepdims=True), 1 / 256, 0)
 
 
-@pytest.mark.parametrize("is_last", [0, 1])
-def test_a_convolution_with_channels_last(run_node, is_last):
-    x, w = _bytes(np.uint8, 2, 3, 5), _bytes(np.int8, 4, 3, 1)
-    given = np.moveaxis(x, 1, -1) if is_last else x
-    inputs = [*_operand(np.uint8, given, 0.03, 9), *_operand(np.int8, w, 0.01, 0)]
-    inputs += [np.float32(0.2), np.uint8(100), np.array([500, -500, 0, 900], np.int32)]
-    (made,) = run_node(
-        "QLinearConv", inputs, channels_last=is_last, strides=(2,), **MICROSOFT
-    )  # fmt: skip
-    made = np.moveaxis(made, -1, 1) if is_last else made
-    real = np.einsum("nct,oc->not", _real(x, 0.03, 9)[:, :, ::2], _real(w, 0.01, 0)[:, :, 0])
-    _near(made, real + inputs[-1][:, None] * 0.0003, 0.2, 100)
-
-
 def test_linear_quantisation_has_a_second_domain(run_node):
     x = np.array([-1.5, 0.25, 300], np.float32)
     (made,) = run_node("QuantizeLinear", [x, np.float32(0.5), np.int16(3)], **MICROSOFT)
@@ -143,7 +129,6 @@ _X, _S, _Z = np.ones((2, 3), np.uint8), np.float32(1), np.uint8(0)
         ("QLinearConcat", [_S, _Z], LoweringError, "2 inputs"),
         ("QLinearConcat", [_S, _Z, _X, _S, _Z, _X], LoweringError, "6 inputs"),
         ("QLinearGlobalAveragePool", [_X, _S, _Z, _S, _Z], ShapeError, "no spatial axis"),
-        ("QLinearConv", [_X, _S, _Z, _X, _S, _Z, _S, _Z], ShapeError, "no spatial axis"),
         ("QLinearSoftmax", [_X, _S, _Z, _S, _Z], LoweringError, "'opset'"),
     ],
 )
