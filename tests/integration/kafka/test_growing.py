@@ -97,7 +97,7 @@ def test_devices_go_on_in_their_new_partitions(cluster, shop, tmp_path, place):
     run(path, tmp_path / "d", BEFORE, *overrides, limit=len(shop.halves[0]) - 1)
     # a record is left: nothing may be changed
     said = grow(path, *options, code=TopicError.exit_code)
-    assert re.search(r"\[\d\] has 1 records", said)
+    assert re.search(r"\[\d\] has 1 unread records", said)
     rest = []
     if place == "grown by others":
         rest = [f"spec.source.firstPartitions={BEFORE}"]
