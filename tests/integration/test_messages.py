@@ -64,20 +64,20 @@ def until(look):
 def test_before_in_and_after_a_run(walle, file, tmp_path):
     data_dir = tmp_path / "d"
     how = ("--data-dir", data_dir)
-    walle("send", file, "phone-1", '{"n":\n 1}', *how)
+    walle("send", file, "user-1", '{"n":\n 1}', *how)
     walle("send", file, "nobody", "1", *how)
     rows = run_pipeline(file, data_dir)
-    [first] = told(rows)["phone-1"]
+    [first] = told(rows)["user-1"]
     assert first["value"] == {"n": 1}
     walle("send", file, "--all", '"all"', "--name", "x", *how)
     walle("send", file, "--where", "device=*-2", "-", *how, given='"two"')
     walle("send", file, "--all", '"all"', "--name", "x", *how)
-    walle("send", file, "phone-1", '"fail"', *how)
-    walle("send", file, "phone-1", '"last"', "--task", "visit", *how)
+    walle("send", file, "user-1", '"fail"', *how)
+    walle("send", file, "user-1", '"last"', "--task", "visit", *how)
     rows = run_pipeline(file, data_dir)
-    assert values(rows, "phone-1") == [{"n": 1}, "all", "last"]
-    assert [each["count"] for each in told(rows)["phone-1"]] == [1, 2, 3]  # not the failed one
-    assert values(rows, "phone-2") == ["all", "two"]
+    assert values(rows, "user-1") == [{"n": 1}, "all", "last"]
+    assert [each["count"] for each in told(rows)["user-1"]] == [1, 2, 3]  # not the failed one
+    assert values(rows, "user-2") == ["all", "two"]
     assert not inbox_files(data_dir / "inbox")
     [letter] = walle("dead-letters", "list", "--json", *how).stdout.splitlines()
     letter = json.loads(letter)
@@ -129,7 +129,7 @@ def test_while_it_runs(walle, file, tmp_path):
 def test_kills_lose_and_double_nothing(walle, file, tmp_path, point, visits):
     data_dir, count = tmp_path / "d", 400
     run_pipeline(file, data_dir)
-    whose = [("phone-1", "phone-2", "nobody")[n % 3] for n in range(count)]
+    whose = [("user-1", "user-2", "nobody")[n % 3] for n in range(count)]
     lines = [json.dumps({"device_id": who, "value": n}) for n, who in enumerate(whose)]
     (tmp_path / "m.jsonl").write_text("\n".join(lines))
     send = ("send", file, "--lines", tmp_path / "m.jsonl", "--name", "s", "--data-dir", data_dir)
@@ -146,7 +146,7 @@ def test_kills_lose_and_double_nothing(walle, file, tmp_path, point, visits):
     walle(*send, "--json")
     rows = run_pipeline(file, data_dir)
     assert kills
-    for device_id in ("phone-1", "phone-2"):
+    for device_id in ("user-1", "user-2"):
         own = [n for n, who in enumerate(whose) if who == device_id]
         assert values(rows, device_id) == own
         assert [each["count"] for each in told(rows)[device_id]] == [*range(1, len(own) + 1)]
@@ -157,7 +157,7 @@ def test_lines_of_a_slow_pipe_are_sent_when_it_pauses(file, tmp_path):
     send = ["send", file, "--data-dir", tmp_path / "d", "--lines", "-", "--json"]
     command = [sys.executable, "-m", "walle_stream.cli", *map(str, send)]
     long = "x" * 200_000
-    lines = [f'{{"device_id": "phone-1", "value": {json.dumps(v)}}}' for v in (1, long, 3, 4)]
+    lines = [f'{{"device_id": "user-1", "value": {json.dumps(v)}}}' for v in (1, long, 3, 4)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
 
         def give(text, sent):
@@ -172,14 +172,14 @@ def test_lines_of_a_slow_pipe_are_sent_when_it_pauses(file, tmp_path):
         finally:
             sender.kill()
     assert (sender.returncode, json.loads(said)["messages"]) == (0, 4)
-    assert values(run_pipeline(file, tmp_path / "d"), "phone-1") == [1, long, 3, 4]
+    assert values(run_pipeline(file, tmp_path / "d"), "user-1") == [1, long, 3, 4]
 
 
 @pytest.mark.full
 def test_a_sender_that_is_killed_sends_the_rest_under_its_name(walle, file, tmp_path):
     data_dir, count = tmp_path / "d", 3_000
     run_pipeline(file, data_dir)
-    lines = [json.dumps({"device_id": f"phone-{n % 2 + 1}", "value": n}) for n in range(count)]
+    lines = [json.dumps({"device_id": f"user-{n % 2 + 1}", "value": n}) for n in range(count)]
     (tmp_path / "m.jsonl").write_text("\n".join(lines))
     send = ["send", file, "--data-dir", data_dir, "--name", "s", "--lines"]
     command = [sys.executable, "-m", "walle_stream.cli", *map(str, send), "-"]
@@ -194,7 +194,7 @@ def test_a_sender_that_is_killed_sends_the_rest_under_its_name(walle, file, tmp_
     walle(*send, tmp_path / "m.jsonl")
     rows = run_pipeline(file, data_dir)
     for index in (1, 2):
-        assert values(rows, f"phone-{index}") == [*range(index - 1, count, 2)]
+        assert values(rows, f"user-{index}") == [*range(index - 1, count, 2)]
 
 
 @pytest.mark.parametrize(
@@ -254,22 +254,22 @@ def test_the_sender_of_programs(file, tmp_path):
     data_dir = tmp_path / "d"
     run_pipeline(file, data_dir)
     with MessageSender(file, data_dir=data_dir) as sender:
-        sender.send("phone-1", {"n": 1})
-        sender.send_all([2], where={"device": "phone-?", "task": "visit@1"})
+        sender.send("user-1", {"n": 1})
+        sender.send_all([2], where={"device": "user-?", "task": "visit@1"})
         for bad in (object(), float("nan"), {1: 2, "1": 3}):
             with pytest.raises(MessageError, match="the value is no JSON"):
-                sender.send("phone-1", bad)
+                sender.send("user-1", bad)
         with pytest.raises(MessageError, match="there is no condition 'os'"):
             sender.send_all(1, where={"os": "ios"})
         with pytest.raises(MessageError, match="NUL"):
             sender.send("a\0", 1)
-    rows = run_pipeline(file, data_dir, messages=[("phone-1", 3), ("", 4)])
-    assert values(rows, "phone-1") == [{"n": 1}, [2], 3, 4]
+    rows = run_pipeline(file, data_dir, messages=[("user-1", 3), ("", 4)])
+    assert values(rows, "user-1") == [{"n": 1}, [2], 3, 4]
 
 
 def test_a_sender_goes_on_behind_what_arrived(file, tmp_path):
     for count, value in ((0, "one"), (1, "two"), (0, "one again")):
         with MessageSender(file, data_dir=tmp_path / "d", name="mine") as sender:
             sender.count = count
-            sender.send("phone-1", value)
-    assert values(run_pipeline(file, tmp_path / "d"), "phone-1") == ["one", "two"]
+            sender.send("user-1", value)
+    assert values(run_pipeline(file, tmp_path / "d"), "user-1") == ["one", "two"]

@@ -211,7 +211,9 @@ def test_what_is_wrong_at_start_is_one_line(address, topics, topic):
     foreign = topics.make(2)
     sessions = [("s1", row("", n, device_id=f"d{n}")[1], 1) for n in range(5)]
     topics.write(foreign, sessions)
-    with pytest.raises(SourceError, match=rf"{foreign}\[1\]@0 is of device 'd0', its key is b's1'"):
+    with pytest.raises(
+        SourceError, match=rf"{foreign}\[1\]@0 is of device 'd0', but its key is b's1'"
+    ):
         _ = source(address, foreign).partition_count
     corrupt = topics.make(1)
     topics.write(corrupt, [("s0", b"{"), *((key, value) for key, value, _ in sessions)])

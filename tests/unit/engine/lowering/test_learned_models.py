@@ -259,7 +259,9 @@ def coupling(classes, scores, **given):
 @pytest.mark.parametrize("classes", [2, 4, 9])
 @pytest.mark.parametrize("scale", [0.01, 1, 30])
 def test_each_row_ends_after_its_own_number_of_sweeps(run_node, classes, scale):
-    drawn = RNG.standard_normal((40, classes * (classes - 1) // 2)) * scale
+    drawn = (
+        np.random.default_rng(classes).standard_normal((40, classes * (classes - 1) // 2)) * scale
+    )
     given, x = coupling(classes, drawn)
     _, scores = run_node("SVMClassifier", [x], domain=ML, outputs=2, **given)
     want, sweeps = coupled(x.astype(np.float64), -1.0, 0.0)
