@@ -1,7 +1,7 @@
-"""The event: what happened on a device, when, and where in the app.
+"""The behaviour event of a device, with its time and its place in the app.
 
-Five basic kinds as in Walle §"data pipeline". An event is immutable by
-convention (nobody writes to one after the source made it) and carries no
+There are five basic kinds, as in Walle §"data pipeline". An event is immutable by
+convention: no code writes to an event after its source made it. It has no reference
 cycles, so the garbage collector need not track it.
 """
 
@@ -22,32 +22,32 @@ class Event(msgspec.Struct, gc=False):
     """One behaviour event of one device."""
 
     device_id: str
-    """Which device; 1 to 1,024 bytes of UTF-8 without NUL."""
+    """The device: 1 to 1,024 bytes of UTF-8 without NUL."""
 
     id: str
-    """The event id that triggers match (Walle's event id: a type of event, not
-    one occurrence); the kind's name unless the source gives a finer one."""
+    """The event id that triggers match (Walle's event id: a type of event, not an
+    occurrence); the kind's name unless the source has a finer id."""
 
     kind: Kind
-    """Which of the five basic kinds."""
+    """One of the five basic kinds."""
 
     page_id: str
-    """The page of the app; triggers match it too."""
+    """The page of the app; triggers match it, too."""
 
     page_instance: str
-    """Which visit of the page, unique per device; may be empty: then the
-    latest open page of this ``page_id`` is meant."""
+    """Id of the visit of the page, unique per device. An empty id means the latest
+    open page of this ``page_id``."""
 
     event_time_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
-    """The device's own time, epoch milliseconds: order and lateness."""
+    """The device's own time in epoch milliseconds, for order and lateness."""
 
     ingest_time_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
-    """When the event was first stored, epoch milliseconds: time-outs."""
+    """Time of the event's first storage in epoch milliseconds, for timeouts."""
 
     contents: dict[str, Any] = {}
-    """``item``, ``widget`` and free fields; JSON values only. The event's own: no
-    list or object in it belongs to another event as well."""
+    """``item``, ``widget`` and free fields; JSON values only. No list or object in it
+    is shared with another event."""
 
     uid: str = ""
-    """Identity of this occurrence; when not empty, a second event of the same
+    """Identity of this occurrence. If it is not empty, a second event of the same
     device and uid within the order bound is a duplicate."""

@@ -1,14 +1,15 @@
-"""Named crash points, so that a kill can be aimed at a line of the pipeline.
+"""Named crash points, at which tests can kill the pipeline.
 
-Production code calls :func:`crash_point` where a death would be interesting;
-unless the environment asks for it, the call does nothing. ``WALLE_CRASH`` is
-``NAME`` or ``NAME:N``: the process kills itself with SIGKILL when the point is
-reached for the N-th time (1 when left out). No handler and no clean-up runs.
-``WALLE_PHASE_FILE`` names a file in whose first byte the process keeps the
-number (from 1) of the point passed last, so that whoever kills it at a random
-moment can tell what it was doing; ``%p`` in the name is the process's number,
-for runs of several processes. ``WALLE_SYNC_MS`` makes every flush of a log take so much
-longer: a slow disk, for benchmarks and tests.
+Production code calls :func:`crash_point` at places where a crash is interesting. The
+call does nothing unless the environment asks for it:
+
+- ``WALLE_CRASH`` is ``NAME`` or ``NAME:N``. The process kills itself with SIGKILL when it
+  reaches the point for the N-th time (1 when left out). No handler and no clean-up runs.
+- ``WALLE_PHASE_FILE`` names a file whose first byte holds the number (from 1) of the last
+  passed point. It shows the process's work at a random kill. ``%p`` in the name is the
+  process id, for runs of several processes.
+- ``WALLE_SYNC_MS`` is added to the time of every flush of a log, like a slow disk, for
+  benchmarks and tests.
 """
 
 import mmap
@@ -39,7 +40,7 @@ CRASH_POINTS: Final = (
     "reply.after",
     "close.before",
 )
-"""Every point of a pipeline, in the order in which a batch passes them."""
+"""All points of a pipeline, in the order in which a batch passes them."""
 
 PLATFORM_POINTS: Final = (
     "publish.built",
@@ -58,7 +59,7 @@ PLATFORM_POINTS: Final = (
     "install.before",
     "install.after",
 )
-"""Those of the deployment platform: a version on its way, from the tag to a device's task set."""
+"""Points of the deployment platform: a version's way from the tag to a device's task set."""
 
 
 class _Faults:
@@ -89,7 +90,7 @@ _faults = _Faults()
 
 
 def crash_point(name: str) -> None:
-    """Die here with SIGKILL if this point is armed and due.
+    """Kill this process with SIGKILL if this point is armed and due.
 
     Args:
         name: One of ``CRASH_POINTS`` or ``PLATFORM_POINTS``.
@@ -102,6 +103,6 @@ _SLOW_SYNC_S: Final = float(os.environ.get("WALLE_SYNC_MS") or 0.0) / 1000.0
 
 
 def slow_sync() -> None:
-    """Take as long as ``WALLE_SYNC_MS`` says; without the interpreter's lock, as a disk does."""
+    """Sleep for ``WALLE_SYNC_MS``, without the interpreter's lock, like a slow disk."""
     if _SLOW_SYNC_S:
         time.sleep(_SLOW_SYNC_S)

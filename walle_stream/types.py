@@ -1,32 +1,33 @@
 """Small values that every layer shares: identities and placement.
 
-Pure functions of their arguments: the same on every machine, in every process.
+The functions are pure: they give the same results on every machine, in every process.
 """
 
 from collections.abc import Callable
 from hashlib import blake2b
 
 PARTITION_COUNT_DEFAULT = 16
-"""Partitions of a data directory when the pipeline does not say."""
+"""Default number of partitions of a data directory."""
 
 HOSTS_MAX = 256
-"""Most device hosts of a run; it never has more than partitions."""
+"""Most device hosts of a run, which never has more hosts than partitions."""
 
 DEVICE_ID_MAX_BYTES = 1024
 """Longest device id, in bytes of UTF-8."""
 
 TIME_MAX_MS = 2**53 - 1
-"""Latest time of an event, epoch milliseconds; the earliest is 0."""
+"""Latest time of an event in epoch milliseconds; the earliest is 0."""
 
 type UplinkFrame = tuple[int, int, bytes]
-"""On its way up: (sending partition, number in its outbox, envelope of ``wire``)."""
+"""A frame on its way up: (sending partition, number in its outbox, envelope of ``wire``)."""
 
 type Placing = Callable[[str, int], int]
-"""Says in which of how many partitions (≥ 1) a device is; pure, as ``partition_of`` is."""
+"""Returns the partition of a device, given the number of partitions (≥ 1); a pure function,
+like ``partition_of``."""
 
 
 def partition_of(device_id: str, partition_count: int) -> int:
-    """Place a device where neither source nor tunnel has partitions that others know, too.
+    """Place a device, if neither the source nor the tunnel has its own rule for placing.
 
     Args:
         device_id: The device; not empty, without NUL.
@@ -41,18 +42,18 @@ def partition_of(device_id: str, partition_count: int) -> int:
 
 
 def placing_mark(placing: Placing) -> int:
-    """Return what tells one placing from another: 0 of ``partition_of``, else a device's place."""
+    """Return a mark of a placing: 0 for ``partition_of``, else a fixed device's partition."""
     return 0 if placing is partition_of else placing("device", 2**31)
 
 
 def device_id_problem(device_id: object) -> str | None:
-    """Say why a value cannot be a device id.
+    """Return why a value cannot be a device id.
 
     Args:
-        device_id: Any value that a source found in the device's place.
+        device_id: Any value that a source found in place of a device id.
 
     Returns:
-        A short reason, or None when the value is a valid device id: text of
+        A short reason, or None if the value is a valid device id: text of
         1 to ``DEVICE_ID_MAX_BYTES`` bytes without NUL.
     """
     if not isinstance(device_id, str):

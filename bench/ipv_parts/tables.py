@@ -156,7 +156,7 @@ def figure(result: dict[str, Any]) -> str:
     rows = [
         ("device: committed", clean["device"], "committed_ms", _OURS),
         ("device: readable in the cloud", clean["device"], "usable_ms", _OURS),
-        ("cloud baseline: readable", clean["baseline"], "usable_ms", _OTHERS),
+        ("cloud (Faust): readable", clean["baseline"], "usable_ms", _OTHERS),
     ]
     found = [
         (name, middle(rounds, kind, "p50"), middle(rounds, kind, "p99"), colour)

@@ -46,7 +46,7 @@ class Parted(SourceSuite):
         with pytest.raises(SourceError, match="by another rule: run walle partition again"):
             source.open({}, count, 3, None, lambda _device, count: count - 1)
         with pytest.raises(
-            SourceError, match=r"4 parts, the pipeline 5 .* spec.runtime.partitions=4"
+            SourceError, match=r"4 parts, but the pipeline 5 .* spec.runtime.partitions=4"
         ):
             source.open({}, count + 1, 3)
 

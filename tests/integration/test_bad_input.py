@@ -248,7 +248,7 @@ sys.exit(__main__.main(sys.argv[1:]))
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 10
-    assert err.startswith("walle: asked to stop, but what the run waits for (a script, or a broker")
+    assert err.startswith("walle: asked to stop, but a script or an unreachable broker")
     assert len(err.splitlines()) == 1
 
 
@@ -269,7 +269,7 @@ def test_a_script_that_is_stuck_in_c_ends_its_process_and_nothing_is_lost(
     report = json.loads(done.stdout.splitlines()[-1])
     is_host = isolation != "process"
     assert ("task 'ipv' is stuck in C code on device '713'" in done.stderr) == is_host
-    assert ("beginning anew" in done.stderr) == is_host
+    assert ("restarting the process" in done.stderr) == is_host
     assert (report["source_rows"], report["features"], report["task_failures"]) == (50, 25, 25)
     letters = walle("dead-letters", "list", "--data-dir", tmp_path / "d").stdout
     assert letters.count("quarantined on device '713'") == 25

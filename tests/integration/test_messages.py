@@ -211,7 +211,7 @@ def test_a_sender_that_is_killed_sends_the_rest_under_its_name(walle, file, tmp_
         (("--where", "task=vist@1", "1"), 2, "no task 'vist', its tasks are visit"),
         (("--lines", "none.jsonl"), 1, "none.jsonl"),
         (("--lines", "bad.jsonl"), 2, "bad.jsonl:2: "),
-        (("--lines", "bad.jsonl", "--all"), 2, "--lines has its messages in the file"),
+        (("--lines", "bad.jsonl", "--all"), 2, "--lines takes messages from the file"),
         (("--colour", "1"), 2, "--colour"),
         (("a", "1", "--set", "spec.nothing=1"), 3, "spec.nothing"),
     ],

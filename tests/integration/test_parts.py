@@ -102,7 +102,7 @@ def test_a_cut_that_was_killed_is_not_taken_for_whole(run, walle, feed, tmp_path
     done = run(out, tmp_path / "d", check=False)
     assert done.returncode == 4
     [line] = done.stderr.splitlines()
-    assert "without whole parts: run walle partition again" in line
+    assert "no complete parts: run walle partition again" in line
     assert not (tmp_path / "d" / "meta.json").exists()
     assert "rows in 16 parts" in walle(*cut).stdout
     assert len([*out.iterdir()]) == 3  # what the killed one left is gone

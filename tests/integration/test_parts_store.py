@@ -24,7 +24,7 @@ def place(s3, monkeypatch, request):
 
 
 def test_what_was_cut_into_a_bucket_is_read_from_anywhere(s3, pipeline, tmp_path, place):
-    with pytest.raises(SourceError, match=f"{place}' is a place without whole parts"):
+    with pytest.raises(SourceError, match=f"{place}' has no complete parts"):
         source_of(place).open({}, 4, 10)
     _, first = make(pipeline, out=place)
     source_of(place).check_fingerprint(source_of(make(pipeline)[0]).fingerprint)
@@ -50,9 +50,7 @@ def test_parts_are_waited_for_while_the_store_is_away(s3, pipeline, place, monke
         assert not reader.read()
         assert not reader.read()
         assert not reader.is_done
-    assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "parts are waited for"
-    ]
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["waiting for parts"]
     s3.start()
     assert events_of(read_out(reader)) == list(range(5_000))
 

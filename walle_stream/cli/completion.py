@@ -1,4 +1,4 @@
-"""``walle completion``: what a shell needs to complete commands and options."""
+"""``walle completion``: a shell's completion of commands and options."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def completion(options: argparse.Namespace) -> int:
     """Print the lines for a shell's start-up file."""
-    # imported where used: nothing else needs it
+    # imported here, because no other command needs it
     from argcomplete.shell_integration import shellcode  # noqa: PLC0415
 
     print(shellcode(["walle"], shell=options.shell))
@@ -17,7 +17,7 @@ def completion(options: argparse.Namespace) -> int:
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell that asks what could come next, and end; does nothing for anybody else."""
+    """Answer a shell's completion request and end the process; do nothing without a request."""
     if "_ARGCOMPLETE" in os.environ and sys.stdout is not None:
         from argcomplete import autocomplete  # noqa: PLC0415 - same
 

@@ -1,4 +1,4 @@
-"""``walle dead-letters``: list what could not be processed, and give it to the source again."""
+"""``walle dead-letters``: list dead letters, and give their records to the source again."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ type _Loaded = LoadedPipeline[UnreadPackage]
 
 
 def listing(options: argparse.Namespace) -> int:
-    """Print the dead letters of a data directory that were asked for."""
+    """Print the selected dead letters of a data directory."""
     loaded = _load(options)
     for letter in dead_letters(_data_dir(options, loaded)):
         if (
@@ -49,11 +49,11 @@ def listing(options: argparse.Namespace) -> int:
 
 
 def replaying(options: argparse.Namespace) -> int:
-    """Put the records of dead letters back.
+    """Replay the records of dead letters.
 
     Raises:
-        SpecFileError: FILE is wrong, is missing, or its connectors lack what is asked for.
-        WalleError: Letters, target or marks cannot be used; what is marked is done.
+        SpecFileError: FILE is wrong or missing, or its connectors cannot do the request.
+        WalleError: Letters, target or marks cannot be used; marked letters are replayed.
     """
     if options.file is None and (options.from_topic or not (options.to or options.dry_run)):
         raise SpecFileError(
@@ -75,11 +75,11 @@ def replaying(options: argparse.Namespace) -> int:
             is_again=options.again,
             takes_pages=options.to is not None,
         )
-        # imported where used: the other commands have no progress
+        # imported here, because the other commands have no progress
         from walle_stream.cli.render import count_progress  # noqa: PLC0415
 
         with count_progress("replayed", "letters") as on_progress:
-            # a file counts with its end, and so do the marks of what is in it
+            # a file is valid only when complete, so its letters are marked after its commit
             note: Mark = waiting.extend if is_file else mark
             report = replay(letters(), done, wanted, target, note, on_progress)
         if isinstance(target, RecordFile) and report.replayed:
@@ -110,8 +110,8 @@ def _data_dir(options: argparse.Namespace, loaded: _Loaded | None) -> Path:
     of = DataDir.open_read_only(path).meta.pipeline
     if of != name:
         raise SpecFileError(
-            f"{path} is of pipeline {of!r}, {loaded.file} defines {name!r}: give those that belong "
-            "together"
+            f"{path} belongs to pipeline {of!r}, but {loaded.file} defines {name!r}: give a file "
+            "and a data directory of the same pipeline"
         )
     return path
 
@@ -158,8 +158,8 @@ def _part(loaded: _Loaded, connector: str, name: str, place: str) -> Callable[[A
     part: Callable[[Any], Any] | None = getattr(load_connector(connector), name, None)
     if part is None:
         raise SpecFileError(
-            f"{loaded.file}: {place} has the connector {connector!r}, which cannot be written to: "
-            "write the records into a file with --to OUT"
+            f"{loaded.file}: {place} has the connector {connector!r}, which cannot replay "
+            "letters: write the records into a file with --to OUT"
         )
     return part
 

@@ -15,7 +15,7 @@ from walle_stream.spec.schema import json_schema
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Check a file, its tasks, their scripts and packages; say what it defines."""
+    """Check a file, its tasks, their scripts and packages; print the kind and name."""
     summary = validate_file(find_definition(options.file), options.set)
     for line in summary.get("warnings", ()):
         say(f"warning: {line}")
@@ -41,7 +41,7 @@ def init(options: argparse.Namespace) -> int:
     folder = Path(options.name)
     for path in make_project(folder):
         print(f"  {path}")
-    # a name that begins with a dash would be read as an option
+    # a name that begins with a dash would be parsed as an option
     prefix = f"{os.curdir}{os.sep}" if options.name.startswith("-") else ""
     shown = shlex.quote(f"{prefix}{folder}")
     print(f"made {shown}; run it:   walle run {shown}/pipeline.yaml")

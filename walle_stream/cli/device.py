@@ -21,7 +21,7 @@ def device(options: argparse.Namespace) -> int:
     """Run a device's agent.
 
     Returns:
-        0: all is acknowledged, or a signal came and the outbox keeps the rest.
+        0: All features are acknowledged, or a signal came and the outbox keeps the rest.
     """
     return run_agent(load_agent(options, options.set), options)
 
@@ -43,13 +43,13 @@ def agent_folder(assembly: DeviceAssembly, options: argparse.Namespace) -> Path:
 def run_agent(
     assembly: DeviceAssembly, options: argparse.Namespace, beside: Beside | None = None
 ) -> int:
-    """Run an agent with signals handled, and show what it did.
+    """Run an agent with signals handled, and show its report.
 
     Returns:
-        0: all is acknowledged, or a signal came and the outbox keeps the rest.
+        0: All features are acknowledged, or a signal came and the outbox keeps the rest.
     """
     data_dir = agent_folder(assembly, options)
-    # what was read of standard input would be lost with the process, so it is not begun anew
+    # a new process would lose the input already read from standard input, so none is started
     on_stuck = end_process if _events(options) is None else begin_anew
     current = DeviceRun(assembly, RunOptions(data_dir, 1, on_stuck=on_stuck), beside)
     limit_data(assembly.memory_bytes)
@@ -57,8 +57,8 @@ def run_agent(
     waiting = current.waiting_bytes
     if waiting:
         say(
-            f"{waiting:,} bytes of features wait in the outbox, as the tunnel did not take them: "
-            "the next run sends them"
+            f"{waiting:,} bytes of features wait in the outbox, because the tunnel did not take "
+            "them: the next run sends them"
         )
     if options.json:
         fields = {

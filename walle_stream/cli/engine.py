@@ -23,11 +23,11 @@ from walle_stream.engine import load
 from walle_stream.errors import EngineError
 
 _FORMATS: Final = frozenset({"b", "i", "u", "f", "c"})
-"""Kinds of dtype that a file of numpy keeps by itself."""
+"""Kinds of dtype that numpy's file format can store."""
 
 
 def profile(options: argparse.Namespace) -> int:
-    """Time a model by operator and node; say what the passes saved."""
+    """Time a model by operator and node, and show the savings of the passes."""
     from walle_stream.engine.flame import flame_svg  # noqa: PLC0415  # seldom
 
     module = load(options.model, backend=options.backend, threads=options.threads)
@@ -52,8 +52,8 @@ def profile(options: argparse.Namespace) -> int:
 
 
 def operators(options: argparse.Namespace) -> int:
-    """Print how many operators there are of each kind, what that saves, and their names."""
-    # imported where used: the rules are a hundred modules
+    """Print the operators of each kind, their numbers and the work that they save."""
+    # imported here, because the rules are a hundred modules
     from walle_stream.engine.counts import (  # noqa: PLC0415
         PAPER_BACKENDS,
         operator_counts,
@@ -80,7 +80,7 @@ def operators(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a model once, on arrays of files, into arrays of files."""
+    """Run a model once, with arrays from files, and write its outputs into files."""
     module = load(options.model, backend=options.backend, threads=options.threads)
     outputs = module.run(given_inputs(dict(options.input)))
     with _writing(options.out):
@@ -102,10 +102,10 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Turn a fault of the file system into one line.
+    """Turn an error of the file system into one line.
 
     Raises:
-        EngineError: It cannot be.
+        EngineError: The path cannot be written.
     """
     try:
         yield
@@ -124,7 +124,7 @@ def _flat(outputs: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _storable(array: Any) -> Any:
-    """Give what a file of numpy keeps: text of one width, narrow floats as float32."""
+    """Return an array that numpy can store: text of one width, narrow floats as float32."""
     if array.dtype.kind == "O":
         return array.astype(str)
     if array.dtype.kind in _FORMATS:
@@ -134,7 +134,7 @@ def _storable(array: Any) -> Any:
 
 
 def _free_path(folder: Path, name: str, taken: set[str]) -> Path:
-    # names are the model's: nothing of them leads out of the folder
+    # names come from the model, and must not lead out of the folder
     stem = re.sub(r"[^\w.-]", "_", name)[:100].lstrip(".") or "output"
     path = folder / f"{stem}.npy"
     number = 1

@@ -1,4 +1,4 @@
-"""Inputs of a model as the command line names them: files, shapes, or nothing."""
+"""Inputs of a model from the command line: files, shapes, or made-up arrays."""
 
 import re
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ _SEED: Final = 0
 
 
 def given_inputs(named: Mapping[str, str]) -> dict[str, Any]:
-    """Read arrays."""
+    """Read the arrays of the named files."""
     return {name: _read(name, path) for name, path in named.items()}
 
 
 def made_inputs(module: Module, named: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """Read arrays, or make some: random numbers, whole ones and bool zero, text empty.
+    """Read arrays, or make them: random floats, zero integers and bools, empty text.
 
-    ``named`` has shapes (``1,3,224,224`` or ``1x3x224x224``) or paths of files; what is left out
-    has the model's shape. Returns arrays by name, and lines about what was assumed.
+    ``named`` has shapes (``1,3,224,224`` or ``1x3x224x224``) or paths of files. An input left out
+    has the model's shape. Returns arrays by name, and lines about assumed shapes.
 
     Raises:
-        EngineError: An input is unknown, or nobody says what it is like.
+        EngineError: An input is unknown, or its dtype or shape is.
     """
     unknown = next((name for name in named if name not in module.model.graph.inputs), None)
     if unknown is not None:
@@ -45,7 +45,7 @@ def made_inputs(module: Module, named: Mapping[str, str]) -> tuple[dict[str, Any
         kind = module.model.graph.inputs[name]
         if not isinstance(kind, TensorType):
             raise EngineError(
-                f"input {name!r} is no tensor of a known dtype: give it as {name}=FILE.npy"
+                f"input {name!r} is not a tensor of a known dtype: give it as {name}=FILE.npy"
             )
         shape = shapes.get(name)
         if shape is None:
@@ -63,7 +63,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _sizes(module: Module, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Say what the names among the shapes' axes stand for."""
+    """Return the sizes of the named axes of the given shapes."""
     sizes: dict[str, int] = {}
     for name, shape in shapes.items():
         kind = module.model.graph.inputs[name]
@@ -84,7 +84,8 @@ def _assumed(
     if any(not isinstance(size, int) and (size or "") not in sizes for size in kind.shape):
         said = ", ".join("?" if size is None else str(size) for size in kind.shape)
         notes.append(
-            f"input {name!r} has shape [{said}]: taken as {list(shape)}; --input {name}=SHAPE"
+            f"input {name!r} has shape [{said}], assumed {list(shape)}: --input {name}=SHAPE "
+            "sets it"
         )
     return shape
 
@@ -104,8 +105,8 @@ def _read(name: str, path: str) -> Any:
     try:
         array = np.load(Path(path), allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or "it is no array in numpy's format"
+        reason = getattr(error, "strerror", None) or "it is not an array in numpy's format"
         raise EngineError(f"input {name!r}: {path}: {reason}") from error
     if not isinstance(array, np.ndarray):
-        raise EngineError(f"input {name!r}: {path}: it is an archive of arrays, not one")
+        raise EngineError(f"input {name!r}: {path}: it is an archive, not one array")
     return array

@@ -1,4 +1,4 @@
-"""What a person sees of the tensor engine: tables."""
+"""Tables about the tensor engine, for people."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ from walle_stream.engine.counts import PAPER_BACKENDS, PAPER_COUNTS, OperatorCou
 from walle_stream.engine.profiling import Profile, Timing
 
 _STAGE_NOTES: Final = {
-    "lowered": "as the rules made it",
+    "lowered": "as made by the rules",
     "merged": "after the passes",
-    "planned": "as it is run",
+    "planned": "as run",
 }
 
 
@@ -56,7 +56,7 @@ def node_table(profile: Profile, most: int) -> Table:
 
 
 def stage_table(profile: Profile) -> Table:
-    """Make the table of what the passes saved."""
+    """Make the table of the savings of the passes."""
     table = Table(title="before and after merging", title_justify="left")
     table.add_column("program", style="bold")
     for name in ("steps", "rasters", "bytes moved", "peak memory"):
@@ -80,9 +80,9 @@ def count_table(counts: OperatorCounts, rows: Sequence[OperatorRow]) -> Table:
     paper = PAPER_COUNTS
     for name, mine, theirs, note in (
         ("atomic", counts.aop, paper.aop, "kernels of a backend, and one raster"),
-        ("transform", counts.top, paper.top, "ONNX's that become rasters alone"),
-        ("composite", counts.cop, paper.cop, "ONNX's that become rasters and atomics"),
-        ("control flow", counts.fop, paper.fop, "ONNX's that run graphs"),
+        ("transform", counts.top, paper.top, "of ONNX, become rasters alone"),
+        ("composite", counts.cop, paper.cop, "of ONNX, become rasters and atomics"),
+        ("control flow", counts.fop, paper.fop, "of ONNX, run graphs"),
     ):
         table.add_row(name, f"{mine:,}", f"{theirs:,}", note)
     table.add_section()

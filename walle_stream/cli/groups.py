@@ -12,25 +12,25 @@ GROUPS: Final = {
     "models": ("engine",),
     "your editor and shell": ("schema", "completion"),
 }
-"""What people do, and the commands for it; a command that stands nowhere comes last."""
+"""Commands by job; a command without a group comes last."""
 
 
 class Commands:
-    """Takes commands like the object that ``add_subparsers`` returns, and remembers their help."""
+    """Wrapper of the object that ``add_subparsers`` returns, which keeps each command's help."""
 
     def __init__(self, subparsers: Any) -> None:
-        """Wrap it; it lists nothing itself."""
+        """Wrap ``subparsers``, which then lists no command itself."""
         self._subparsers = subparsers
         self._help: dict[str, str] = {}
 
     def add_parser(self, name: str, **given: Any) -> Any:
-        """Add a command; ``help`` says what it is for."""
+        """Add a command; ``help`` describes it in one line."""
         self._help[name] = given.pop("help", "")
         return self._subparsers.add_parser(name, **given)
 
     @property
     def choices(self) -> Any:
-        """The commands that are there."""
+        """The added commands."""
         return self._subparsers.choices
 
     def listed(self) -> str:

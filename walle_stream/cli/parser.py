@@ -24,11 +24,11 @@ _USAGE_EXIT: Final = 2
 
 
 class _OneLineParser(argparse.ArgumentParser):
-    """Takes options and positionals in any order, and says what is wrong in one line."""
+    """Parser that takes options and positionals in any order, and reports errors in one line."""
 
     _has_commands = False
     _behind: list[str] | None = (
-        None  # "--" and what follows, while the intermixed way is on its way
+        None  # "--" and the arguments after it, during parse_known_intermixed_args
     )
 
     @override
@@ -38,7 +38,7 @@ class _OneLineParser(argparse.ArgumentParser):
 
     @override
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        # the plain way of 3.13 refuses an optional positional behind an option
+        # parse_known_args of 3.13 refuses an optional positional after an option
         arguments = list(sys.argv[1:] if args is None else args)
         if self._has_commands:
             return super().parse_known_args(arguments, namespace)
@@ -48,14 +48,14 @@ class _OneLineParser(argparse.ArgumentParser):
                 return self.parse_known_intermixed_args(arguments, namespace)
             finally:
                 self._behind = None
-        # 3.13.0 comes back here for options, then for positionals, and would lose the "--" between
+        # 3.13.0 calls this again for options, then for positionals, and would lose the "--"
         cut = arguments.index("--") if "--" in arguments else len(arguments)
         behind, self._behind = self._behind, arguments[cut:]
         return super().parse_known_args([*arguments[:cut], *behind], namespace)
 
     @override
     def error(self, message: str) -> NoReturn:
-        # arguments may be of any length and bytes; the lines of usage are left to --help
+        # arguments may have any length and bytes; only --help shows the usage
         words = (
             word if len(word) <= _WORD_MAX else f"{word[:_WORD_MAX]}..."
             for word in message.encode(errors="backslashreplace").decode().split()
@@ -66,8 +66,8 @@ class _OneLineParser(argparse.ArgumentParser):
 def build_parser(command: str = "") -> argparse.ArgumentParser:
     """Build the parser; every sub-command sets ``run``, a function of the options.
 
-    ``command`` is the first argument, if it is known: what others bring is imported only where it
-    may be theirs, since that takes longer than all of ours.
+    ``command`` is the first argument, if known. Commands of other packages are imported only if
+    ``command`` may be theirs, because that takes longer than all commands here.
     """
     parser = _OneLineParser(
         prog="walle",
@@ -101,7 +101,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     return parser
 
 
-# for commands of others, which do not know ``app``
+# for commands of other packages, which do not import ``app``
 def _growing(*given: Any) -> Any:
     return import_module("walle_stream.app.growing").growing_state(*given)
 
@@ -115,7 +115,7 @@ def _services(loaded: Any) -> Any:
 
 
 def _add_demo(commands: Any) -> None:
-    demo = commands.add_parser("demo", help="see what this is for: two short runs, one screen")
+    demo = commands.add_parser("demo", help="a first look: two short runs, one screen")
     demo.add_argument("--json", action="store_true", help="one JSON object on one line")
     demo.set_defaults(run=_later("demo", "demo"), metrics=None)
 
@@ -138,7 +138,7 @@ def _add_run(commands: Any) -> None:
         "--data-dir",
         type=Path,
         metavar="D",
-        help="where state, features and log live (default: walle-data/NAME)",
+        help="data directory for state, features and log (default: walle-data/NAME)",
     )
     run.add_argument(
         "--limit", type=_not_negative, metavar="N", help="read at most N more rows, then stop"
@@ -153,52 +153,61 @@ def _add_run(commands: Any) -> None:
 
 
 def _add_device(commands: Any) -> None:
-    device = commands.add_parser("device", help="the agent of one real device: its events in")
+    device = commands.add_parser("device", help="run the agent of one real device on its events")
     device.add_argument("file", metavar="FILE", help="pipeline YAML: its tasks, tunnel and limits")
     device.add_argument(
-        "--id", type=_device, required=True, metavar="DEVICE", help="whose agent this is"
+        "--id", type=_device, required=True, metavar="DEVICE", help="id of the agent's device"
     )
     device.add_argument(
         "--events",
         default="-",
         metavar="EVENTS",
-        help="JSON Lines of its events, or - for standard input (default)",
+        help="JSON Lines of the device's events, or - for standard input (default)",
     )
     device.add_argument(
-        "--follow", action="store_true", help="wait for more at the end, until SIGTERM"
+        "--follow", action="store_true", help="wait for more events at the end, until SIGTERM"
     )
     device.add_argument(
         *("--data-dir", "--data"),
         type=Path,
         metavar="D",
-        help="its own (default: walle-data/NAME-devices/device-DEVICE)",
+        help="data directory of this agent (default: walle-data/NAME-devices/device-DEVICE)",
     )
     add_running(device)
     device.set_defaults(run=_later("device", "device"))
 
 
 def _add_send(commands: Any) -> None:
-    send = commands.add_parser("send", help="messages to devices, for on_message of their tasks")
+    send = commands.add_parser(
+        "send", help="send messages to devices, for on_message of their tasks"
+    )
     send.add_argument("file", metavar="FILE", help="pipeline YAML")
     send.add_argument(
-        "words", nargs="*", metavar="[DEVICE] JSON", help="whom, and what; - for standard input"
+        "words",
+        nargs="*",
+        metavar="[DEVICE] JSON",
+        help="device and message; JSON may be - for standard input",
     )
-    send.add_argument("--all", action="store_true", help="to all devices")
+    send.add_argument("--all", action="store_true", help="send to all devices")
     send.add_argument(
         "--where",
         type=_named,
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="to all devices where it holds: device=GLOB, task=NAME or task=NAME@VERSION",
+        help="send to all matching devices: device=GLOB, task=NAME or task=NAME@VERSION",
     )
     send.add_argument(
         "--lines", metavar="MESSAGES", help='JSON Lines of {"device_id": ..., "value": ...}, or -'
     )
-    send.add_argument("--task", default="", metavar="NAME", help="only this task gets it")
-    send.add_argument("--name", metavar="SENDER", help="the same again sends nothing twice")
+    send.add_argument("--task", default="", metavar="NAME", help="send to this task only")
+    send.add_argument(
+        "--name", metavar="SENDER", help="name of the sender: with it a repetition sends nothing"
+    )
     send.add_argument("--set", action="append", default=[], metavar="A.B=C")
-    send.add_argument("--data-dir", type=Path, metavar="D", help="of the run, without a broker")
+    send.add_argument(
+        "--data-dir", type=Path, metavar="D", help="data directory of a run without a broker"
+    )
     send.add_argument("--json", action="store_true", help="one JSON object on one line")
     send.set_defaults(run=_later("send", "send"), refuse=send.error)
 
@@ -217,7 +226,7 @@ def _add_partition(commands: Any) -> None:
 def add_running(parser: Any, *, can_be_empty: bool = False) -> None:
     """Add the options of every command that runs a pipeline.
 
-    ``can_be_empty``: its exit code tells of tasks that did nothing.
+    ``can_be_empty`` means that the command's exit code reports tasks that did nothing.
     """
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
@@ -226,7 +235,7 @@ def add_running(parser: Any, *, can_be_empty: bool = False) -> None:
         parser.add_argument(
             "--allow-empty",
             action="store_true",
-            help="exit with 0 also where every run of a task failed, or one never fired",
+            help="exit with 0 even if every run of a task failed, or a task never fired",
         )
     parser.add_argument(
         "--json", action="store_true", help="the last line of stdout is one JSON object"
@@ -249,12 +258,14 @@ def _add_features(commands: Any) -> None:
     get = verbs.add_parser("get", help="the features of one device")
     get.add_argument("device", type=_device, metavar="DEVICE")
     get.set_defaults(run=_later("query", "features_get"))
-    export = verbs.add_parser("export", help="into a file: a row per feature, a column per field")
+    export = verbs.add_parser(
+        "export", help="write a file with a row per feature and a column per field"
+    )
     export.add_argument("file", type=Path, metavar="FILE", help="FILE.csv or FILE.parquet")
-    export.add_argument("--format", choices=("csv", "parquet"), help="whatever FILE's name says")
+    export.add_argument("--format", choices=("csv", "parquet"), help="default: by FILE's suffix")
     export.set_defaults(run=_later("query", "features_export"), refuse=export.error)
     for verb in (listing, get, export):
-        verb.add_argument("--task", help="only this task's")
+        verb.add_argument("--task", help="only this task's features")
         _add_data_dir(verb)
 
 
@@ -268,57 +279,63 @@ def _add_dead_letters(commands: Any) -> None:
     )
     place = replay.add_mutually_exclusive_group()
     place.add_argument(
-        "--from-topic", action="store_true", help="the letters in the topic of spec.deadLetters"
+        "--from-topic", action="store_true", help="take letters from the topic of spec.deadLetters"
     )
     replay.add_argument(
-        "--to", type=Path, metavar="OUT", help="into this new file, a line per record"
+        "--to", type=Path, metavar="OUT", help="write into this new file, a line per record"
     )
     replay.add_argument("--limit", type=_positive, metavar="N", help="at most N letters")
-    replay.add_argument("--again", action="store_true", help="also what was replayed before")
-    replay.add_argument("--dry-run", action="store_true", help="only say what would be replayed")
+    replay.add_argument("--again", action="store_true", help="also replay replayed letters")
+    replay.add_argument("--dry-run", action="store_true", help="only count the letters to replay")
     replay.set_defaults(run=_later("dead_letters", "replaying"))
     for verb, data_dir, text in (
         (listing, listing, "per line"),
         (replay, place, "on one line"),
     ):
-        verb.add_argument("file", nargs="?", metavar="FILE", help="pipeline YAML: whose letters")
+        verb.add_argument("file", nargs="?", metavar="FILE", help="YAML of the letters' pipeline")
         verb.add_argument(
-            "--set", action="append", default=[], metavar="A.B=C", help="override a value of it"
+            "--set",
+            action="append",
+            default=[],
+            metavar="A.B=C",
+            help="override a value of the YAML",
         )
         data_dir.add_argument(
-            "--data-dir", type=Path, metavar="D", help="where they are (default: walle-data/NAME)"
+            "--data-dir", type=Path, metavar="D", help="data directory (default: walle-data/NAME)"
         )
         verb.add_argument("--json", action="store_true", help=f"one JSON object {text}")
         verb.set_defaults(refuse=verb.error)
         verb.add_argument("--route", choices=_ROUTES, help="only this route")
-        verb.add_argument("--task", help="only this task's")
-        verb.add_argument("--device", type=_device, help="only this device's")
+        verb.add_argument("--task", help="only this task's letters")
+        verb.add_argument("--device", type=_device, help="only this device's letters")
 
 
 def _add_state(commands: Any) -> None:
-    state = commands.add_parser("state", help="what the devices hold")
+    state = commands.add_parser("state", help="export the state of devices")
     verbs = state.add_subparsers(title="verbs", metavar="VERB", required=True)
     export = verbs.add_parser("export", help="devices, task state and features as JSON lines")
     export.add_argument(
         "--canonical",
         action="store_true",
-        help="only what must be equal in every run over the same source",
+        help="only state that is equal in every run over the same source",
     )
     _add_data_dir(export)
     export.set_defaults(run=_later("query", "state_export"))
 
-    ledger = commands.add_parser("ledger", help="bytes that each task sent, beside the raw rows")
+    ledger = commands.add_parser(
+        "ledger", help="bytes that each task sent, beside those of the raw rows"
+    )
     ledger.add_argument("data_dir", type=Path, metavar="DATA_DIR")
     ledger.add_argument("--json", action="store_true", help="one JSON object on one line")
     ledger.set_defaults(run=_later("query", "ledger"))
 
 
 def _add_status(commands: Any) -> None:
-    status = commands.add_parser("status", help="how a run goes: hosts, partitions, lag, restarts")
+    status = commands.add_parser("status", help="state of a run: hosts, partitions, lag, restarts")
     status.add_argument(
         "where",
         metavar="DATA_DIR",
-        help="of the run; of one over a cluster ray://[HOST:PORT][/PIPELINE]",
+        help="data directory of the run; for a cluster ray://[HOST:PORT][/PIPELINE]",
     )
     status.add_argument("--json", action="store_true", help="one JSON object on one line")
     status.set_defaults(run=_later("status", "status"))
@@ -326,16 +343,17 @@ def _add_status(commands: Any) -> None:
     scale.add_argument(
         "pipeline",
         metavar="PIPELINE",
-        help="its name, on a machine of the cluster; from elsewhere ray://HOST:PORT/PIPELINE",
+        help="name of the pipeline, on a machine of the cluster; elsewhere "
+        "ray://HOST:PORT/PIPELINE",
     )
     scale.add_argument(
-        "--hosts", type=_not_negative, required=True, metavar="N", help="0 stops the run"
+        "--hosts", type=_not_negative, required=True, metavar="N", help="new number; 0 stops it"
     )
     scale.set_defaults(run=_later("status", "scale"))
 
 
 def _add_task(commands: Any, command: str) -> None:
-    task = commands.add_parser("task", help="tasks on git, and packages that devices run")
+    task = commands.add_parser("task", help="tasks in git, and packages that devices run")
     verbs = task.add_subparsers(title="verbs", metavar="VERB", required=True)
     build = verbs.add_parser("build", help="compile a task into one file")
     build.add_argument("file", metavar="FILE", help="YAML of a task, or of a pipeline with one")
@@ -343,17 +361,17 @@ def _add_task(commands: Any, command: str) -> None:
         "-o", "--output", type=Path, metavar="PACKAGE", help="default: NAME-VERSION.walle here"
     )
     build.set_defaults(run=_later("task", "build"))
-    size = verbs.add_parser("size", help="a package's parts beside a whole interpreter")
+    size = verbs.add_parser("size", help="sizes of a package's parts, beside a whole interpreter")
     size.add_argument("file", metavar="FILE", help="a package, or YAML as for build")
     size.set_defaults(run=_later("task", "size"))
     for verb in (build, size):
-        verb.add_argument("--task", metavar="NAME", help="which, where the YAML has several")
+        verb.add_argument("--task", metavar="NAME", help="the task, if the YAML has several")
         verb.add_argument(
             *("--python", "-p"),
             action="append",
             default=[],
             metavar="PYTHON",
-            help="check with another interpreter, too: a path, a name or a version such as 3.13",
+            help="also check with this interpreter: a path, a name or a version such as 3.13",
         )
     show = verbs.add_parser("show", help="a package's manifest")
     show.add_argument("file", type=Path, metavar="PACKAGE")
@@ -368,15 +386,17 @@ def _add_task(commands: Any, command: str) -> None:
 def _add_engine(commands: Any) -> None:
     engine = commands.add_parser("engine", help="the tensor engine: run and profile ONNX models")
     verbs = engine.add_subparsers(title="verbs", metavar="VERB", required=True)
-    profile = verbs.add_parser("profile", help="time by operator and node, and what merging saves")
+    profile = verbs.add_parser("profile", help="time by operator and node, and savings of merging")
     profile.add_argument(
         *("--repeats", "-n"), type=_positive, default=10, metavar="N", help="timed runs (10)"
     )
     profile.add_argument("--nodes", type=_not_negative, default=10, help="nodes to show (10)")
-    profile.add_argument("--svg", type=Path, metavar="FILE", help="draw where the time goes")
+    profile.add_argument("--svg", type=Path, metavar="FILE", help="draw a flame graph of the time")
     profile.set_defaults(run=_later("engine", "profile"))
-    run = verbs.add_parser("run", help="run a model once, arrays from and into numpy's files")
-    run.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="NAME.npy each")
+    run = verbs.add_parser("run", help="run a model once, on arrays in numpy's files")
+    run.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="for NAME.npy of each output"
+    )
     run.set_defaults(run=_later("engine", "run"))
     for verb, value, text in (
         (profile, "SHAPE", "its shape, such as 1,3,224,224, or a file: NAME=FILE.npy"),
@@ -389,10 +409,12 @@ def _add_engine(commands: Any) -> None:
             action="append",
             default=[],
             metavar=f"NAME={value}",
-            help=f"{text}; once an input",
+            help=f"{text}; once for each input",
         )
         verb.add_argument("--backend", default="numpy", help="numpy (default), cupy or reference")
-        verb.add_argument("--threads", type=_positive, metavar="N", help="of products of matrices")
+        verb.add_argument(
+            "--threads", type=_positive, metavar="N", help="threads of matrix products"
+        )
     operators = verbs.add_parser("operators", help="every operator by kind, and the work saved")
     operators.set_defaults(run=_later("engine", "operators"))
     for verb in (profile, run, operators):
@@ -408,10 +430,12 @@ def _add_definitions(commands: Any) -> None:
 
     schema = commands.add_parser("schema", help="JSON Schema of the YAML files, for editors")
     verbs = schema.add_subparsers(title="verbs", metavar="VERB", required=True)
-    export = verbs.add_parser("export", help="print it")
+    export = verbs.add_parser("export", help="print the schema")
     export.set_defaults(run=_later("definitions", "schema_export"))
 
-    shell = commands.add_parser("completion", help="what your shell needs to complete commands")
+    shell = commands.add_parser(
+        "completion", help="print the lines with which your shell completes commands"
+    )
     shell.add_argument("shell", choices=SHELLS)
     shell.set_defaults(run=_later("completion", "completion"))
 

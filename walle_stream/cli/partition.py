@@ -1,4 +1,4 @@
-"""``walle partition``: the source's file in parts, one for each partition."""
+"""``walle partition``: cut the source's file into one part for each partition."""
 
 import argparse
 import shlex
@@ -11,7 +11,7 @@ from walle_stream.cli.render import run_progress
 
 
 def partition(options: argparse.Namespace) -> int:
-    """Cut the source's file, and say where its parts are."""
+    """Cut the source's file, and print the place of its parts."""
     file = find_definition(options.file)
     with run_progress() as on_progress:
         place, manifest = cut_source(file, options.set, options.to, on_progress)

@@ -1,4 +1,4 @@
-"""Sub-commands that read a data directory; a run may be going on meanwhile."""
+"""Sub-commands that read a data directory, even while a pipeline runs on it."""
 
 import argparse
 import sys
@@ -54,12 +54,12 @@ def state_export(options: argparse.Namespace) -> int:
 
 
 def ledger(options: argparse.Namespace) -> int:
-    """Print what each task sent, beside the raw rows."""
+    """Print the bytes that each task sent, beside those of the raw rows."""
     report = read_ledger(options.data_dir)
     if options.json:
         print(msgspec.json.encode(report.to_builtins()).decode())
         return 0
-    # imported where used: the other commands have no tables
+    # imported here, because the other commands have no tables
     from walle_stream.cli.render import ResultConsole, ledger_table  # noqa: PLC0415
 
     ResultConsole(highlight=False).print(ledger_table(report))

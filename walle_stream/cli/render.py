@@ -1,4 +1,4 @@
-"""What a person sees: the progress bar and the table of a run."""
+"""Progress bar and tables of a run, for people."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +20,11 @@ console = Console(stderr=True, highlight=False)
 
 
 class ResultConsole(Console):
-    """Stdout; what reads it may go away (``walle run ... | head``)."""
+    """Console on stdout, whose reader may close it (``walle run ... | head``)."""
 
     @override
     def on_broken_pipe(self) -> None:
-        """Leave the answer to ``main`` instead of ending with status 1.
+        """Let ``main`` handle the error, instead of ending with status 1.
 
         Raises:
             BrokenPipeError: Always.
@@ -34,9 +34,10 @@ class ResultConsole(Console):
 
 @contextmanager
 def run_progress() -> Iterator[Callable[[float, int], None]]:
-    """Draw the progress bar of a run; silent when stderr is no terminal, which is left clean.
+    """Draw the progress bar of a run; stay silent when stderr is not a terminal.
 
-    Yields what shows the share of the source that was read (below 0: unknown) and the events.
+    The bar is removed at the end. Yields a function that shows the share of the source that was
+    read (below 0: unknown) and the number of events.
     """
     with Progress(
         TextColumn("[bold]{task.description}"),
@@ -58,9 +59,9 @@ def run_progress() -> Iterator[Callable[[float, int], None]]:
 
 @contextmanager
 def count_progress(verb: str, noun: str) -> Iterator[Callable[[int], None]]:
-    """Tell a person how many there were so far; silent when stderr is no terminal.
+    """Show a running count; stay silent when stderr is not a terminal.
 
-    Yields what shows a number, as in ``sent 1,000 messages``.
+    Yields a function that shows a number, as in ``sent 1,000 messages``.
     """
     is_quiet = sys.stderr is None or not sys.stderr.isatty()
     with console.status("", spinner="dots") if not is_quiet else nullcontext() as shown:
@@ -68,7 +69,7 @@ def count_progress(verb: str, noun: str) -> Iterator[Callable[[int], None]]:
 
 
 def run_table(report: RunReport) -> Table:
-    """Make the table that ends a run."""
+    """Make the table at the end of a run."""
     counters = report.counters
     table = Table(title=f"pipeline {report.pipeline}", title_justify="left", show_header=False)
     table.add_column("what", style="bold")
@@ -106,7 +107,7 @@ def run_table(report: RunReport) -> Table:
 
 
 def task_table(tasks: Sequence[TaskFigures]) -> Table:
-    """Make the table of what became of each task's runs."""
+    """Make the table of the results of each task's runs."""
     table = Table(title="runs, by task", title_justify="left")
     table.add_column("task", style="bold", overflow="fold")
     for name in ("runs", "failed", "features"):
@@ -122,7 +123,7 @@ def task_table(tasks: Sequence[TaskFigures]) -> Table:
 
 
 def ledger_table(report: LedgerReport) -> Table:
-    """Make the table of what left by task, and of the raw rows that it stands for."""
+    """Make the table of the bytes that each task sent, and of the raw rows behind them."""
     table = Table(title="bytes up, by task", title_justify="left", caption_justify="left")
     table.caption = _ledger_note(report)
     table.add_column("task", style="bold", overflow="fold")
@@ -151,16 +152,16 @@ def ledger_table(report: LedgerReport) -> Table:
 
 def _ledger_note(report: LedgerReport) -> str | None:
     sent, count = report.uplink_bytes, sum(task.bytes.features for task in report.tasks)
-    rows = report.source_rows  # none where all came of messages
+    rows = report.source_rows  # zero if all features came from messages
     if count and rows and sent > report.raw_bytes:
-        # a percentage without its reason reads as if features were the larger thing everywhere
+        # a percentage alone would suggest that features are always larger than raw events
         return (
             f"nothing is saved here: a raw row of {report.raw_bytes / rows:,.0f} bytes makes "
-            f"{count / rows:,.1f} features of {sent / count:,.0f}. Raw events of an app have "
-            "about 1,000: see walle run shop"
+            f"{count / rows:,.1f} features of {sent / count:,.0f} bytes. Raw events of an app have "
+            "about 1,000 bytes: see walle run shop"
         )
     if not report.measured_rows:
-        return "beside compressed raw rows: walle run --ledger"
+        return "compare with compressed raw rows: walle run --ledger"
     if report.measured_rows < report.source_rows:
         return f"measured on {report.measured_rows:,} of {report.source_rows:,} rows"
     return None

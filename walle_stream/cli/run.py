@@ -1,4 +1,4 @@
-"""``walle run``: assemble, run, show."""
+"""``walle run``: assemble a pipeline, run it, and show the result."""
 
 import argparse
 import os
@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
     """Run a pipeline.
 
     Returns:
-        0, also after a first SIGINT or SIGTERM: everything was committed; ``EXIT_TASKS`` where
-        a task did nothing up to the source's end.
+        0 if everything was committed, also after a first SIGINT or SIGTERM; ``EXIT_TASKS`` if a
+        task did nothing up to the source's end.
     """
     overrides = list(options.set)
     if options.runtime:
@@ -68,17 +68,17 @@ def run(options: argparse.Namespace) -> int:
     )
     if how.hosts > assembly.partition_count:
         say(
-            f"{how.hosts} hosts share {assembly.partition_count} partitions: "
-            f"{assembly.partition_count} of them run"
+            f"{how.hosts} hosts for {assembly.partition_count} partitions: only "
+            f"{assembly.partition_count} hosts run"
         )
     report = carry_out(_prepare(assembly, how), assembly, options)
     return conclude(report, options)
 
 
 def conclude(report: RunReport, options: argparse.Namespace) -> int:
-    """Show what a run did, return the exit code of ``run``.
+    """Show a run's report, and return the exit code of ``run``.
 
-    Of the options it reads ``json`` and ``allow_empty``.
+    The function reads the options ``json`` and ``allow_empty``.
     """
     show(report, Path(report.data_dir), is_json=options.json)
     is_judged = report.stopped_by == "end" and not options.allow_empty
@@ -86,9 +86,9 @@ def conclude(report: RunReport, options: argparse.Namespace) -> int:
 
 
 def carry_out(current: "AnyRun", assembly: Assembly, options: argparse.Namespace) -> RunReport:
-    """Run with signals handled, to the end or until one came.
+    """Run with signals handled, until the end or a signal.
 
-    Of the options it reads ``metrics`` and ``json``.
+    The function reads the options ``metrics`` and ``json``.
 
     Raises:
         WalleError: A part failed for good.
@@ -101,15 +101,15 @@ def carry_out(current: "AnyRun", assembly: Assembly, options: argparse.Namespace
             error.message = masked(error.message, value)
         raise
     if report.stopped_by == WORN_OUT:
-        _go_on_in_new_process("its VMs have left too much memory behind")
+        _go_on_in_new_process("destroyed VMs have left too much memory behind")
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # all is done: the exit code must say so
+        signal.signal(number, signal.SIG_IGN)  # the run is done, and must exit with its own code
     return report
 
 
 def _prepare(assembly: Assembly, how: RunOptions) -> "AnyRun":
     if assembly.runtime == "ray":
-        # imported where used: half of a short run is its imports
+        # imported here, because imports take half of a short run
         from walle_stream.app.ray.run import RayRun  # noqa: PLC0415
 
         return RayRun(assembly, how)
@@ -126,7 +126,7 @@ def _prepare(assembly: Assembly, how: RunOptions) -> "AnyRun":
 def _run(current: "AnyRun", options: argparse.Namespace) -> RunReport:
     with ExitStack() as stack:
         if options.metrics:
-            # imported where used: half of a short run is its imports
+            # imported here, because imports take half of a short run
             from walle_stream.app.figures.metrics import serve_metrics  # noqa: PLC0415
 
             serve_metrics(stack, options.metrics, current)
@@ -139,13 +139,13 @@ def _run(current: "AnyRun", options: argparse.Namespace) -> RunReport:
 
 
 def begin_anew(task: str, device_id: str) -> None:
-    """Replace this process by a new one that goes on after the last commits."""
+    """Replace this process with a new one that continues from the last commits."""
     _go_on_in_new_process(stuck_error(task, device_id).message.partition(";")[0])
 
 
 def _go_on_in_new_process(reason: str) -> NoReturn:
-    say(f"{reason}; beginning anew")
-    # the other threads end with the old program, locks go with its descriptors
+    say(f"{reason}; restarting the process")
+    # exec ends the other threads, and closes the descriptors that hold the locks
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command
 
 
@@ -154,7 +154,7 @@ def _handle_signals(current: "AnyRun") -> None:
         for number_ in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number_, lambda *_: os._exit(130))
         current.stop(signal.Signals(number).name)
-        # a script that never returns must not keep the process for ever
+        # a script that never returns must not keep the process alive
         threading.Thread(target=_give_up, args=(current,), daemon=True).start()
 
     signal.signal(signal.SIGINT, on_signal)
@@ -162,29 +162,29 @@ def _handle_signals(current: "AnyRun") -> None:
 
 
 def _give_up(current: "AnyRun") -> None:
-    # a run that still starts (Ray on a busy machine takes longer than a run's end) starts first
+    # wait for the start first: on a busy machine Ray starts more slowly than a run ends
     begun_s, is_over = time.monotonic(), threading.Event()
     while not current.is_ready and time.monotonic() - begun_s < START_TIMEOUT_S:
         is_over.wait(_LOOK_S)
     is_over.wait(FINISH_TIMEOUT_S + FLUSH_TIMEOUT_S)
     error = StopTimeoutError(
-        f"asked to stop, but what the run waits for (a script, or a broker that is away) did not "
-        f"return in {FINISH_TIMEOUT_S:g} s: what was committed stays, the rest is done again; run "
-        "the same command, and correct a script that does not end"
+        f"asked to stop, but a script or an unreachable broker did not return in "
+        f"{FINISH_TIMEOUT_S:g} s. Commits are kept, and the rest is done again: run the same "
+        "command, and correct a script that does not end"
     )
     say(str(error))
     os._exit(error.exit_code)
 
 
 def say(line: str) -> None:
-    """Tell a person a line on standard error."""
+    """Print a line for people on standard error."""
     if sys.stderr is not None:
-        with suppress(OSError):  # who read it may be gone, which must stop nothing
+        with suppress(OSError):  # a closed standard error must not stop the run
             print(f"walle: {line}", file=sys.stderr, flush=True)
 
 
 def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
-    """Print what a run did."""
+    """Print a run's report."""
     if report.stopped_by.startswith("SIG"):
         say(
             f"stopped by {report.stopped_by}, everything read is committed: "
@@ -197,9 +197,14 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
             f"failed runs: walle dead-letters list --data-dir {shlex.quote(str(data_dir))}"
         )
     if report.cloud is not None and report.cloud.gaps:
-        say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in what came up")
+        say(f"the cloud side lacks features: {report.cloud.gaps:,} gaps in sequence numbers")
     for problem in report.problems:
         say(problem)
+    if report.stopped_by == "end" and not report.run_events and counters.features:
+        say(
+            "the source has no new events, and all features are from earlier runs: after a change "
+            f"of the script or the file, delete {data_dir} or give a new --data-dir"
+        )
     if is_json:
         print(report.to_json().decode())
         return
@@ -210,7 +215,7 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         task_table,
     )
 
-    is_here = _show_sample(data_dir)
+    is_here = _show_sample(data_dir, counters.features)
     console = ResultConsole(highlight=False)
     console.print(run_table(report))
     console.print(task_table(report.tasks))
@@ -222,14 +227,16 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         print(f"features: walle features list --data-dir {data_dir}")
 
 
-def _show_sample(data_dir: Path) -> bool:
-    # whether the data directory is here: a cluster's hosts may all be on other nodes
+def _show_sample(data_dir: Path, count: int) -> bool:
+    # returns whether the data directory is here: a cluster's hosts may all be on other nodes
     try:
         lines, left_out = features_sample(data_dir, SAMPLE_FEATURES)
     except StoreMissingError:
         return False
     if left_out is not None:
         say(str(left_out))
+    if lines:
+        print(f"{len(lines)} of {count:,} features, all of one device:")
     for line in lines:
         print(line.decode())
     return True

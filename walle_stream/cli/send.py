@@ -1,4 +1,4 @@
-"""``walle send``: messages to devices, whether the pipeline runs or not."""
+"""``walle send``: send messages to devices, whether the pipeline runs or not."""
 
 import argparse
 import os
@@ -31,17 +31,17 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def send(options: argparse.Namespace) -> int:
-    """Send messages, and wait until they arrive whatever happens.
+    """Send messages, and wait until they are stored durably.
 
     Raises:
-        MessageError: One cannot be sent as it was given.
-        WalleError: The way to the devices cannot be opened, or is closed.
+        MessageError: A message is malformed.
+        WalleError: The tunnel or data directory cannot be opened, or is closed.
     """
     where, words, device_id = dict(options.where), options.words, ""
     is_all = options.all or bool(where)
     if options.lines is not None:
         if words or is_all or options.task:
-            options.refuse("--lines has its messages in the file: give neither JSON nor whom")
+            options.refuse("--lines takes messages from the file: give no JSON and no receivers")
     elif len(words) != (1 if is_all else 2):
         options.refuse("give DEVICE and JSON, or JSON with --all or --where, or --lines")
     elif not is_all:
@@ -67,7 +67,7 @@ def send(options: argparse.Namespace) -> int:
 
 def _value(text: str) -> msgspec.Raw:
     data = sys.stdin.buffer.read() if text == STDIN else text.encode(errors="surrogateescape")
-    # between values a line end means nothing, and within one there is none
+    # JSON ignores line ends between tokens, and strings contain none
     return msgspec.Raw(data.replace(b"\r", b" ").replace(b"\n", b" ").strip())
 
 
@@ -78,13 +78,13 @@ def _tell(sender: MessageSender, *, is_named: bool) -> None:
         print(f"the definition has no task {task!r}: only a release can have brought it")
     if sender.is_placed_by_others and is_named:
         print(
-            "by Kafka's own partitioner (murmur2): a device whose producer has another one is "
-            "reached by --where device=NAME"
+            "placed by Kafka's own partitioner (murmur2): a device whose producer uses another "
+            "partitioner is reached by --where device=NAME"
         )
 
 
 def _send_lines(sender: MessageSender, file: str) -> None:
-    # imported where used: a single message has no progress
+    # imported here, because a single message has no progress
     from walle_stream.cli.render import count_progress  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -101,13 +101,13 @@ def _send_lines(sender: MessageSender, file: str) -> None:
             except (msgspec.MsgspecError, UnicodeDecodeError, MessageError) as error:
                 sender.flush()
                 raise MessageError(
-                    f"{file}:{number}: {error}: what stands before it was sent; correct it and "
-                    "send all again with the same --name"
+                    f"{file}:{number}: {error}: the lines before it were sent; correct it and "
+                    "send all lines again with the same --name"
                 ) from error
 
 
 def _lines(file: int, on_pause: Callable[[], None]) -> Iterator[bytes]:
-    # of a descriptor: what a reader has in a buffer of its own, nobody could see
+    # reads a descriptor, because select cannot see lines in a file object's buffer
     begun: list[bytes] = []
     while True:
         if not select([file], [], [], 0)[0]:

@@ -1,4 +1,4 @@
-"""``walle status``: how a run goes, or how the last one went."""
+"""``walle status``: the state of the current run, or of the last one."""
 
 import argparse
 import shlex
@@ -14,7 +14,7 @@ from walle_stream.cloud.calls import ServiceCounts
 
 
 def status(options: argparse.Namespace) -> int:
-    """Print hosts, what they have yet to read, tasks, partitions and restarts."""
+    """Print hosts with their unread input and restarts, tasks and partitions."""
     run = _read(options.where)
     if options.json:
         print(msgspec.json.encode(run).decode())
@@ -24,8 +24,8 @@ def status(options: argparse.Namespace) -> int:
         is_killed = run.phase == "killed"
         place = f" on {host.address}" if host.address else ""
         state = "killed" if is_killed else f"{host.step}, {_process(host.pid)}{place}"
-        # of a killed run the databases say more than it could: these figures are its last ones
-        when = " (as it last said)" if is_killed else ""
+        # a killed run's figures are its last ones; the databases may have later commits
+        when = " (last known)" if is_killed else ""
         warm = f", warm copies: {host.warm_partitions}" if host.warm_partitions else ""
         print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{warm}{when}")
     _print_services(run.services)
@@ -101,7 +101,7 @@ def _unread(host: HostStatus) -> str:
     waiting = ""
     if host.in_hand_events:
         waiting = f", {host.in_hand_events:,} events wait for their commit"
-    return (f", unread: {', '.join(lines)}" if lines else ", what is unread is not known") + waiting
+    return (f", unread: {', '.join(lines)}" if lines else ", unread: unknown") + waiting
 
 
 def _process(pid: int) -> str:

@@ -24,10 +24,10 @@ _KB: Final = 1_000
 
 
 def build(options: argparse.Namespace) -> int:
-    """Compile a task into a package; say where it lies and what it weighs."""
+    """Compile a task into a package; print the package's path and sizes."""
     task = find_task(find_definition(options.file), options.task)
     data = package_task(task, options.python)
-    package = read_package(data)  # what is written can be read
+    package = read_package(data)  # proves that the package is readable before writing it
     path = options.output or Path(package.manifest.task.file_name)
     write_package(data, path)
     note_built(data)
@@ -50,7 +50,7 @@ def build(options: argparse.Namespace) -> int:
 
 
 def size(options: argparse.Namespace) -> int:
-    """Print what a package weighs beside what it needs and what it saves."""
+    """Print the sizes of a package, of its runtime, and of a full Python."""
     package = _package(options)
     report = size_report(package)
     if options.json:
@@ -58,7 +58,7 @@ def size(options: argparse.Namespace) -> int:
         return 0
     task, tags = package.manifest.task, ", ".join(package.manifest.interpreters)
     _print_table(f"package {task.name} {task.version} ({tags})", report.package)
-    _print_table("what a device has besides (interpreter not stripped)", report.runtime)
+    _print_table("runtime on the device (interpreter not stripped)", report.runtime)
     _print_table("a full Python of this machine (no tests, no site-packages)", report.full)
     percent = report.percent_of_full
     print(

@@ -1,7 +1,7 @@
 """The one error tree of walle_stream.
 
-Every error that leaves the library is one of these. The tree (a test holds it
-against the classes)::
+Every error that leaves the library belongs to this tree. A test compares the
+drawing with the classes::
 
     WalleError
     ├─ CampaignError(ValueError)
@@ -71,11 +71,13 @@ against the classes)::
        ├─ VmForkError
        └─ VmStartError
 
-Rules: the message names the ids and the values and ends with what the user can
-do; the same facts are attributes; every field goes to ``super().__init__`` with
-a default, so that an error survives pickling (VM, Ray and Kafka edges carry
-them); ``exit_code`` is what the command line exits with; ``is_retryable`` is
-read by the supervisor and the tunnel.
+Rules:
+
+- The message names the ids and the values, and ends with the user's next step.
+- The same facts are attributes. Every field has a default and is part of ``args``,
+  so that an error survives pickling on its way through VMs, Ray and Kafka.
+- ``exit_code`` is the exit status of the command line.
+- The supervisor and the tunnel read ``is_retryable``.
 """
 
 from walle_stream.errors.actors import (

@@ -1,4 +1,4 @@
-"""The base of all errors, those that have no family, and those of brokers."""
+"""Base class of all errors, errors without a family, and errors of brokers."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 class WalleError(Exception):
     """Base of every error raised by walle_stream.
 
-    Catch it to handle all of them; read the message for what to do.
+    Catch it to handle all of them. The message says what to do.
     """
 
     exit_code: ClassVar[int] = 1
@@ -16,7 +16,7 @@ class WalleError(Exception):
     """Whether the same call may succeed later without a change by the user."""
 
     def __init__(self, message: str = "") -> None:
-        """Keep the message: one line that names ids, values and the way out."""
+        """Keep the message: one line that names ids, values and the user's next step."""
         super().__init__(message)
         self.message = message
 
@@ -26,7 +26,7 @@ class WalleError(Exception):
 
 
 class CampaignError(WalleError, ValueError):
-    """A chaos campaign cannot begin, or go on, as it was asked to.
+    """A chaos campaign cannot start or continue with its arguments or folder.
 
     Correct the arguments, or give another folder; the message says which.
     """
@@ -35,16 +35,16 @@ class CampaignError(WalleError, ValueError):
 
 
 class ChaosError(WalleError):
-    """A run that a chaos campaign killed, or let go on, hung or failed by itself.
+    """A run in a chaos campaign hung, or failed for a reason other than the kill.
 
-    That is a finding: the message names the data directory, which is kept.
+    This is a finding. The message names the data directory, which is kept.
     """
 
 
 class FunctionError(WalleError, ValueError):
-    """A function that a pipeline names, a service or a model, cannot be imported.
+    """The Python function of a service or model of a pipeline cannot be imported.
 
-    Correct the file or module named, or the pipeline's ``spec.services`` and
+    Correct the named file or module, or the pipeline's ``spec.services`` and
     ``spec.models``.
     """
 
@@ -52,27 +52,27 @@ class FunctionError(WalleError, ValueError):
 
 
 class LinkAddressError(WalleError, ValueError):
-    """A test link cannot listen at its address: it is taken, or not of this machine.
+    """A test link cannot listen: its address is in use, or belongs to another machine.
 
-    Give another; port 0 takes any that is free.
+    Give another address; port 0 takes any free port.
     """
 
     exit_code: ClassVar[int] = 2
 
 
 class MessageError(WalleError, ValueError):
-    """A message cannot be sent as it was given; the text says what is wrong with it.
+    """A message for a device is malformed; the error says what is wrong.
 
-    Correct it and send it again: nothing behind it was sent.
+    Correct the message and send it again. No message after it was sent.
     """
 
     exit_code: ClassVar[int] = 2
 
 
 class MetricsAddressError(WalleError, ValueError):
-    """The address of ``--metrics``, or of a cloud worker's pages, is malformed or taken.
+    """The address of ``--metrics``, or of a cloud worker's pages, is malformed or in use.
 
-    Give ``:PORT``, or ``--web-port``, with a free port; for ``--metrics`` 0 takes any.
+    Give a free port with ``--metrics :PORT`` or ``--web-port``. For ``--metrics``, 0 takes any.
     """
 
     exit_code: ClassVar[int] = 2
@@ -81,13 +81,13 @@ class MetricsAddressError(WalleError, ValueError):
 class SpecFileError(WalleError, ValueError):
     """A YAML file (or an override of it) is not a valid definition.
 
-    Correct the file at the place named, ``walle validate FILE`` checks it.
+    Correct the file at the named place; ``walle validate FILE`` checks it.
     """
 
     exit_code: ClassVar[int] = 3
 
     def __init__(self, message: str = "", file: str = "", line: int = 0, column: int = 0) -> None:
-        """Keep the place, from line 1 and column 1; 0 when unknown."""
+        """Keep the place: line and column count from 1, and 0 means unknown."""
         super().__init__(message)
         self.args = (message, file, line, column)
         self.file = file
@@ -96,42 +96,42 @@ class SpecFileError(WalleError, ValueError):
 
 
 class StopTimeoutError(WalleError, TimeoutError):
-    """A run that was asked to stop did not end in time: a script or a broker does not answer.
+    """A run did not stop in time, because a script or a broker does not answer.
 
-    What was committed stays, the rest is done again: run the same command, and correct a
-    script that does not end.
+    Commits are kept, and the rest is done again: run the same command. Correct a script
+    that does not end.
     """
 
     exit_code: ClassVar[int] = 10
 
 
 class TensorError(WalleError, ValueError):
-    """A tensor expression cannot be evaluated: shapes, an operator, or its size.
+    """A tensor expression cannot be evaluated: its shapes, an operator or its size is wrong.
 
     The message names the node; correct the expression.
     """
 
 
 class BrokerError(WalleError):
-    """A Kafka broker of the tests did not come up, or did not do what it was told.
+    """A Kafka broker of the tests did not start, or did not carry out a command.
 
-    The message ends with its log's last lines; the broker's folder is kept.
+    The message ends with the last lines of the broker's log. The broker's folder is kept.
     """
 
 
 class BrokerMissingError(BrokerError):
-    """This machine has nothing to make the broker that tests ask for, or none of that kind.
+    """This machine cannot provide the kind of broker that a test needs.
 
-    Give one in ``WALLE_KAFKA``, start Docker, or install a JDK and Maven; the message
-    says what each of them lacked.
+    Name a broker in ``WALLE_KAFKA``, start Docker, or install a JDK and Maven. The message
+    says what each of these ways lacked.
     """
 
 
 class BrokerUnreachableError(WalleError, ConnectionError):
-    """No broker of those named answers, or its TLS is refused.
+    """None of the configured brokers answers, or TLS with a broker fails.
 
-    The message says which: start the broker, or correct ``brokers`` and ``tls``.
-    Nothing that was committed is lost, run again.
+    The message says which. Start the broker, or correct ``brokers`` and ``tls``, and run
+    again. No committed data is lost.
     """
 
     exit_code: ClassVar[int] = 12

@@ -12,9 +12,9 @@ class DeployError(WalleError):
 
 
 class ConflictError(DeployError):
-    """Somebody else changed it first: a branch, a tag, or a release.
+    """Another user changed the branch, tag or release first.
 
-    Nothing was changed. Look at what they did, then do yours again on top of it.
+    This change was not made. Look at the other change, then repeat yours on top of it.
     """
 
     exit_code: ClassVar[int] = 18
@@ -22,55 +22,55 @@ class ConflictError(DeployError):
 
 
 class ForbiddenError(DeployError, PermissionError):
-    """Who asks is known, and may not do this, such as a device that speaks for another one.
+    """A known caller may not do this, such as a device that sends for another device.
 
-    Ask as the one whom it is for; nothing was changed.
+    Use the identity to which the request belongs. Nothing was changed.
     """
 
 
 class GitError(DeployError):
-    """git refused, or cannot be run.
+    """Git refused a command, or cannot be run.
 
-    The message ends with git's own line; nothing was changed.
+    The message ends with git's own line. Nothing was changed.
     """
 
 
 class IdentityError(DeployError):
-    """Nobody has proven who asks: no token, or one that is forged, expired, revoked or another's.
+    """A caller's token is missing, forged, expired, revoked or of another caller.
 
-    Nothing was done. Get a new token; the message says what is wrong with this one.
+    Nothing was done. Get a new token. The message says what is wrong with this one.
     """
 
 
 class IntegrityError(DeployError):
-    """What was received, or is stored, is not what was signed: altered, old, or of another.
+    """A received or stored file is not the signed one: altered, old, or meant for another use.
 
-    It was not used, what was there before stays. Get it again; where it happens again, look
-    at who serves it.
+    The file was not used, and the previous one stays. Get it again. If the error comes back,
+    check the server of the file.
     """
 
     exit_code: ClassVar[int] = 17
 
 
 class ProfileError(DeployError, ValueError):
-    """A device's profile cannot be read: too long, not of its form, or of an id that no device has.
+    """A device's profile is too long, malformed, or has an id that no device can have.
 
-    Correct what the device sends; docs/deploy has the form.
+    Correct the profile that the device sends. docs/deploy describes its form.
     """
 
 
 class ReceiptError(IntegrityError):
-    """A device's receipt is not one that this store's release services made, or is too old.
+    """A device's receipt was not made by this store's release services, or is too old.
 
-    Its reports are counted apart. The device gets another one with its next check; where it
-    happens again, look at the clock of the store, and at who sends the reports.
+    Its reports are counted apart. The device gets another receipt with its next check. If the
+    error comes back, check the clock of the store, and the sender of the reports.
     """
 
     def __init__(self, message: str = "", problem: str = "forged") -> None:
-        """Keep what is wrong with it.
+        """Keep the kind of problem.
 
-        ``problem`` is ``forged`` (or of a key that is gone), ``expired``, ``ahead`` of the clock,
-        or ``revoked`` (its device is).
+        ``problem`` is ``forged`` (also for a key that was removed), ``expired``, ``ahead`` of the
+        clock, or ``revoked`` (the device is revoked).
         """
         super().__init__(message)
         self.args = (message, problem)
@@ -78,23 +78,23 @@ class ReceiptError(IntegrityError):
 
 
 class RefNotFoundError(DeployError, LookupError):
-    """There is no such group, scenario, task, version or release.
+    """A group, scenario, task, version or release does not exist.
 
-    The message names what there is.
+    The message names the existing ones.
     """
 
 
 class ReleaseStateError(DeployError):
-    """A release cannot do that where it stands, such as to resume one that was rolled back.
+    """The state of a release forbids a command, such as to resume after a rollback.
 
-    ``walle release status`` says where it stands, and what can be done.
+    ``walle release status`` shows the state and the commands that it allows.
     """
 
 
 class ServiceUnreachableError(DeployError, ConnectionError):
     """A release service, a file server or a database does not answer.
 
-    Nothing that runs is touched by that; start it, or correct the address.
+    Running tasks are not affected. Start the missing service, or correct its address.
     """
 
     exit_code: ClassVar[int] = 19
@@ -102,13 +102,13 @@ class ServiceUnreachableError(DeployError, ConnectionError):
 
 
 class ServiceBusyError(ServiceUnreachableError):
-    """A release service has too much to do, and says when to ask again.
+    """A release service is overloaded, and says when to ask again.
 
-    Devices do so by themselves; where it lasts, start more workers.
+    Devices ask again by themselves. If the overload lasts, start more workers.
     """
 
     def __init__(self, message: str = "", after_s: float = 5.0) -> None:
-        """Keep when to ask again, in seconds."""
+        """Keep the time in seconds until the next request."""
         super().__init__(message)
         self.args = (message, after_s)
         self.after_s = after_s

@@ -1,4 +1,4 @@
-"""How what is optional is installed, where the library came from: no index has it."""
+"""The command that installs an extra from the library's own origin; no package index has it."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Errors of sources: what is read."""
+"""Errors of event sources."""
 
 from typing import ClassVar
 
@@ -8,35 +8,35 @@ from walle_stream.errors.base import WalleError
 class SourceError(WalleError):
     """Base of the errors of event sources.
 
-    The source could not be read on; nothing that was committed is lost.
+    The source cannot be read further. No committed data is lost.
     """
 
     exit_code: ClassVar[int] = 4
 
 
 class SourceChangedError(SourceError):
-    """The source is not the one that the data directory was made from.
+    """The source differs from the source with which the data directory was made.
 
-    Give the same source as before, or a new ``--data-dir``.
+    Give the original source, or a new ``--data-dir``.
     """
 
 
 class SourceFormatError(SourceError, ValueError):
-    """A file of packed events is not what its head says, or an event does not fit one.
+    """A file of packed events contradicts its header, or an event does not fit into such a file.
 
-    Write the file again with the tool that made it; what was read before is kept.
+    Write the file again with the tool that made it. Events read before are kept.
     """
 
 
 class SourceMovedError(SourceError):
-    """A partition has been opened in the generation that it was placed by, or a later one.
+    """A partition was already opened in its placement's generation, or in a later one.
 
-    Its reader catches it: either this host was put out of its group and does not know, or
-    the group was made anew and counts from 1 again.
+    The partition's reader catches this error. Either this host was removed from its consumer
+    group and does not know, or the group was recreated and counts from 1 again.
     """
 
     def __init__(self, message: str = "", generation: int = 0) -> None:
-        """Keep the generation in which it was opened last."""
+        """Keep the generation in which the partition was last opened."""
         super().__init__(message)
         self.args = (message, generation)
         self.generation = generation

@@ -12,20 +12,20 @@ class StoreError(WalleError):
 
 
 class EpochTakenError(StoreError):
-    """A partition's epoch, or a later one, was claimed by somebody else: this owner is none.
+    """Another owner claimed a partition's epoch, or a later one; this process is not the owner.
 
-    Nothing is to be done: whoever claimed it goes on.
+    No action is needed: the other owner continues.
     """
 
     def __init__(self, message: str = "", epoch: int = 0) -> None:
-        """Keep the highest epoch that was claimed."""
+        """Keep the highest claimed epoch."""
         super().__init__(message)
         self.args = (message, epoch)
         self.epoch = epoch
 
 
 class FormatVersionError(StoreError):
-    """The data directory was written in a format that this version cannot read.
+    """The data directory has a format that this version cannot read.
 
     Use the version of walle_stream that wrote it, or a new ``--data-dir``.
     """
@@ -39,9 +39,9 @@ class StoreCorruptedError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk is full: the last commit was refused as a whole.
+    """The disk is full, and the last commit was refused as a whole.
 
-    Free some space and run the same command again: it continues.
+    Free some space, then run the same command again to continue.
     """
 
     exit_code: ClassVar[int] = 8
@@ -58,16 +58,16 @@ class StoreLockedError(StoreError):
 
 
 class StoreMissingError(StoreError, FileNotFoundError):
-    """The directory given is not a data directory.
+    """The given directory is not a data directory.
 
-    ``walle run`` makes one; check the path of ``--data-dir``.
+    ``walle run`` makes a data directory. Check the path of ``--data-dir``.
     """
 
 
 class StoreUnreachableError(StoreError, ConnectionError):
-    """No object store answers at the address of the snapshots, or only some of what it should.
+    """The object store of the snapshots does not answer, or answers incompletely.
 
-    Nothing that was committed is lost: run again when it is there, or correct the address.
+    No committed data is lost. Run again when the store answers, or correct its address.
     """
 
     exit_code: ClassVar[int] = 12
@@ -77,15 +77,15 @@ class StoreUnreachableError(StoreError, ConnectionError):
 class TransactionStateError(StoreError):
     """A transaction was used after it was committed or dropped.
 
-    A bug of the caller: begin a new transaction for every batch.
+    This is a bug of the caller: begin a new transaction for every batch.
     """
 
 
 class MalformedRowError(StoreError):
-    """A row holds what a script made and what is not well-formed JSON: it was left out.
+    """A row that a script made is not well-formed JSON, and was left out.
 
-    All other rows were given before. Such a row was written by an earlier version, or by another
-    hand: delete the device's data, or start again with a new directory.
+    All other rows were returned before. Such a row comes from an earlier version or from another
+    program. Delete the device's data, or start again with a new directory.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class MalformedRowError(StoreError):
         number: int = 0,
         count: int = 0,
     ) -> None:
-        """Keep where the first such row is, and how many there are.
+        """Keep the place of the first such row, and the number of such rows.
 
-        Partition -1 stands for none, an empty task for a message of the cloud, number 0 for a row
-        of the state.
+        Partition -1 means no partition, an empty task means a message of the cloud, and number 0
+        means a row of the state.
         """
         super().__init__(message)
         self.args = (message, partition, device_id, task, number, count)

@@ -12,9 +12,9 @@ class TunnelError(WalleError):
 
 
 class CloudStalledError(TunnelError):
-    """The cloud side had records to process and made no progress for too long.
+    """The cloud side had records to process, and made no progress for too long.
 
-    Start it again: it goes on from what was committed, and nothing is lost.
+    Restart it: it continues from the last commit, and nothing is lost.
     """
 
     exit_code: ClassVar[int] = 14
@@ -22,25 +22,25 @@ class CloudStalledError(TunnelError):
 
 
 class EnvelopeError(TunnelError, ValueError):
-    """A frame of the tunnel is cut, altered or of an unknown version.
+    """A frame of the tunnel is truncated, altered or of an unknown version.
 
-    The receiver refuses it; check that both sides run versions that meet.
+    The receiver refuses the frame. Check that both sides run compatible versions.
     """
 
 
 class SinkError(TunnelError):
-    """A sink of features (``spec.sinks``) takes none now: it is away, or refuses them.
+    """A sink of features (``spec.sinks``) is unreachable, or refuses the features.
 
-    They wait on the cloud side; the message says what to correct.
+    The features wait on the cloud side. The message says what to correct.
     """
 
     is_retryable: ClassVar[bool] = True
 
 
 class TopicError(TunnelError):
-    """A topic is missing, has another number of partitions, or settings that do not fit.
+    """A topic is missing, or its number of partitions or its settings are wrong.
 
-    ``walle topics FILE`` says what is expected, with ``--create`` it makes what is missing.
+    ``walle topics FILE`` shows the expected topics; ``--create`` makes the missing ones.
     """
 
     exit_code: ClassVar[int] = 13
@@ -53,9 +53,9 @@ class TopicError(TunnelError):
 
 
 class TunnelClosedError(TunnelError):
-    """The tunnel was used after it was closed, or the other side is gone.
+    """The tunnel was used after it was closed, or the other side ended.
 
-    Frames that were not acknowledged stay in the outbox and are sent again.
+    Unacknowledged frames stay in the outbox and are sent again.
     """
 
     is_retryable: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Errors of VMs, and of what runs in them."""
+"""Errors of VMs, and of the scripts and packages that run in them."""
 
 from typing import ClassVar
 
@@ -12,22 +12,22 @@ class VmError(WalleError):
 
 
 class FrameError(VmError, ValueError):
-    """A guest wrote a result frame that is cut, too long or malformed.
+    """A guest wrote a result frame that is truncated, too long or malformed.
 
-    The batch is refused as a whole; report the task's script.
+    The batch is refused as a whole. Report the task's script.
     """
 
 
 class IsolationError(VmError):
-    """A task requires measures of isolation that this machine, or this user, does not have.
+    """A task requires isolation measures that this machine or user does not have.
 
-    Run it where they are, as docs/isolation.md says, or take them out of ``isolation.require``.
+    Run the task where docs/isolation.md lists them, or remove them from ``isolation.require``.
     """
 
     exit_code: ClassVar[int] = 23
 
     def __init__(self, message: str = "", task: str = "", place: str = "") -> None:
-        """Keep the place: ``FILE:LINE:COLUMN`` of the definition."""
+        """Keep the task and its place in the definition, as ``FILE:LINE:COLUMN``."""
         super().__init__(message)
         self.args = (message, task, place)
         self.task = task
@@ -35,15 +35,15 @@ class IsolationError(VmError):
 
 
 class PackageError(VmError, ValueError):
-    """A task package is altered, cut, of another format, or has a script that may not run here.
+    """A task package is altered, truncated or of another format, or its script may not run here.
 
-    Build it again with ``walle task build``; the message says what is wrong.
+    The message says what is wrong. Build the package again with ``walle task build``.
     """
 
     exit_code: ClassVar[int] = 3
 
     def __init__(self, message: str = "", file: str = "", member: str = "") -> None:
-        """Keep the place: file and part of the package, empty when it is the whole."""
+        """Keep the package's file and the faulty member; an empty member means the whole file."""
         super().__init__(message)
         self.args = (message, file, member)
         self.file = file
@@ -51,15 +51,15 @@ class PackageError(VmError, ValueError):
 
 
 class ScriptError(VmError):
-    """A task's script cannot be loaded: missing, not Python, or no ``run``.
+    """A task's script is missing, is not Python, or has no ``run``.
 
-    Correct the script at the file and line named.
+    Correct the script at the named file and line.
     """
 
     exit_code: ClassVar[int] = 3
 
     def __init__(self, message: str = "", task: str = "", file: str = "", line: int = 0) -> None:
-        """Keep the place, from line 1; 0 when unknown."""
+        """Keep the place; lines count from 1, and 0 means unknown."""
         super().__init__(message)
         self.args = (message, task, file, line)
         self.task = task
@@ -68,39 +68,39 @@ class ScriptError(VmError):
 
 
 class StuckScriptError(VmError):
-    """A script loops inside C code, where nothing can stop it.
+    """A script loops inside C code, where it cannot be stopped.
 
-    The process ends, and the next one goes on without that task on that
-    device; correct the script, then delete ``quarantine.jsonl`` from the data
+    The process ends, and the next one continues without that task on that
+    device. Correct the script, then delete ``quarantine.jsonl`` from the data
     directory.
     """
 
 
 class VmClosedError(VmError):
-    """A call came after the pool of VMs was closed.
+    """A VM pool was called after it was closed.
 
-    Open a new pool; a run does so when it starts.
+    Open a new pool. Every run opens its own at its start.
     """
 
 
 class VmCrashedError(VmError):
     """A virtual machine ended a call without its completion mark.
 
-    The machine is destroyed and the batch is run again in a new one.
+    The VM is destroyed, and the batch runs again in a new one.
     """
 
     is_retryable: ClassVar[bool] = True
 
 
 class VmForkError(VmError):
-    """A process with virtual machines was to be forked; the child would have died at once.
+    """A fork of a process with VMs was refused, because the child would crash at once.
 
     Use ``subprocess`` or multiprocessing's 'spawn', or fork before the pool is opened.
     """
 
 
 class VmStartError(VmError):
-    """An isolated interpreter could not be made on this Python.
+    """This Python cannot make an isolated interpreter.
 
     Use CPython 3.13 or newer; the message says which part is missing.
     """

@@ -1,7 +1,7 @@
-"""The seams: what the core needs from the outside, as protocols.
+"""The ports: protocols through which the core uses the outside world.
 
-Adapters live in ``walle_connectors`` and in users' own packages; each subclass
-of the conformance suites in ``walle_stream.testing`` proves one of them.
+Their implementations are in ``walle_connectors`` and in users' own packages. Subclasses of
+the conformance suites in ``walle_stream.testing`` test the implementations.
 """
 
 from walle_stream.ports.declared import DeclaredIds

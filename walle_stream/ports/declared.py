@@ -1,16 +1,16 @@
-"""What a source knows of its events before it reads one."""
+"""Ids of a source's events that are known before any event is read."""
 
 import msgspec
 
 
 class DeclaredIds(msgspec.Struct, frozen=True):
-    """Which ids and pages a source's events can have; a source without ``declared`` knows none."""
+    """Possible ids and pages of a source's events; a source without ``declared`` knows none."""
 
     ids: frozenset[str] = frozenset()
-    """Event ids that its definition names."""
+    """Event ids in the source's definition."""
     pages: frozenset[str] = frozenset()
-    """Page ids that it names."""
+    """Page ids in the source's definition."""
     has_other_ids: bool = True
-    """Whether there may be others, such as those that stand in the rows."""
+    """Whether events may have other ids, such as ids from rows."""
     has_other_pages: bool = True
-    """The same of pages."""
+    """Whether events may have other pages."""

@@ -1,33 +1,33 @@
-"""A model that the host has for its scripts, wherever it is run."""
+"""A model of the host for its scripts, wherever it runs."""
 
 from typing import Any, Protocol
 
 
 class ModelRunner(Protocol):
-    """A model by position: arrays in, arrays out. Thread-safe.
+    """A model with positional inputs: arrays in, arrays out; thread-safe.
 
-    Called by the threads of VMs, several at a time. What a call gives depends on its
-    arrays alone, to the last bit, whoever computes it: a run that is repeated after a
-    death must get the same.
+    The threads of VMs call it, several at a time. The result of a call depends on its
+    arrays alone, to the last bit, on any machine, because a run that is repeated after a
+    crash must get the same result.
     """
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Run the model; blocks until it is done, and while it waits in line.
+        """Run the model; blocks while it waits in the queue and until it is done.
 
         Args:
-            inputs: Arrays of numpy in the order of the model's inputs, borrowed until
+            inputs: Arrays of numpy in the order of the model's inputs, borrowed until the
                 return and not changed. Optional ones at the end may be left out.
 
         Returns:
-            Its outputs, in order: arrays of numpy, the caller's own to write into. One
-            that is no tensor is an array of objects.
+            The outputs in order: arrays of numpy, which the caller owns and may change. An
+            output that is not a tensor is an array of objects.
 
         Raises:
-            EngineError: The inputs do not fit, or the model cannot be run with them, or
-                ends every process that runs it; told to the script. Also after ``close``.
-            ClusterError: Nobody is there to run it: no matter of the inputs, so it ends
-                the run of the pipeline and no script is told.
+            EngineError: The inputs do not fit, the model cannot run with them or ends
+                every process that runs it, or ``close`` was called. The script gets it.
+            ClusterError: No process is available to run the model. Since the inputs are
+                not the cause, it ends the run of the pipeline, and no script gets it.
         """
 
     def close(self) -> None:
-        """Let go of weights and plans; calls under way are finished. May be called twice."""
+        """Free weights and plans after the running calls; may be called twice."""

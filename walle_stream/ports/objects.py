@@ -1,4 +1,4 @@
-"""Where files go that every machine reaches: a folder, or an object store."""
+"""Files that every machine can reach, in a folder or an object store."""
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -6,42 +6,43 @@ from typing import Protocol
 
 
 class ObjectStore(Protocol):
-    """Bytes by name (``a/b/c``), for every machine at once. Any thread; every method blocks.
+    """Objects by name (``a/b/c``) for all machines; for any thread, and every method blocks.
 
-    What was put is there whole or not at all, and survives a power cut. Every method raises
-    ``StoreUnreachableError`` where nobody answers now, another ``StoreError`` where it is refused.
+    An object is stored completely or not at all, and survives a power cut. Every method raises
+    ``StoreUnreachableError`` if the store does not answer, and another ``StoreError`` if it
+    refuses.
     """
 
     @property
     def place(self) -> str:
-        """As people call it."""
+        """Name of the place for people."""
 
     def put(self, name: str, source: Path) -> None:
-        """Copy a file that nobody changes; what has the name is replaced."""
+        """Copy a file, which must not change meanwhile; an object of that name is replaced."""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Give bytes a name that nothing has yet; of several at once one succeeds.
+        """Create an object under an unused name; of several concurrent calls one succeeds.
 
-        Returns whether it did. A request may be repeated on its way: False, too, where this very
-        call gave it.
+        Returns whether this call succeeded. The result may also be False if a request was repeated
+        on its way and this very call created the object.
         """
 
     def get(self, name: str) -> Iterator[bytes]:
-        """Yield what has a name, in pieces.
+        """Yield an object in pieces.
 
         Raises:
-            FileNotFoundError: Nothing has it; at the first piece.
+            FileNotFoundError: The object is missing; raised at the first piece.
         """
 
     def read(self, name: str, start: int, size: int) -> bytes:
-        """Return ``size`` bytes of what has a name, from ``start`` on; fewer where it ends before.
+        """Return ``size`` bytes of an object from ``start`` on, or fewer at its end.
 
         Raises:
-            FileNotFoundError: Nothing has it.
+            FileNotFoundError: The object is missing.
         """
 
     def listed(self, folder: str) -> Mapping[str, int]:
-        """Return all that is below a folder now, by name, with its size in bytes."""
+        """Return the sizes in bytes of all objects below a folder, by name."""
 
     def delete(self, names: Collection[str]) -> None:
-        """Remove what is there of these."""
+        """Remove objects; missing ones are ignored."""

@@ -1,53 +1,53 @@
-"""Where the reports of devices go on the cloud side, and what devices show with them."""
+"""The sink for reports of devices on the cloud side, and the devices' proofs for reports."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 
 class ReportFrame(NamedTuple):
-    """A frame of reports, as it came out of the tunnel."""
+    """A frame of reports from the tunnel."""
 
     incarnation: str
-    """Of the sender's data directory."""
+    """Incarnation of the sender's data directory."""
     partition: int
-    """The sender's."""
+    """Partition of the sender."""
     number: int
-    """Of the frame in the partition's outbox: ascending, with gaps. With both above it names
-    the frame, which may come again."""
+    """Number of the frame in the partition's outbox: ascending, with gaps. With both fields
+    above it identifies the frame, which may come again."""
     body: bytes
-    """See ``walle_stream.wire.reports``; not trusted."""
+    """Untrusted body; see ``walle_stream.wire.reports``."""
 
 
 class Proof(NamedTuple):
-    """What a device has to show for its report of a version; all empty where it has nothing."""
+    """A device's proof for its report of a version; all fields are empty without a proof."""
 
     receipt: str = ""
-    """Goes up as it is."""
+    """Receipt, sent up unchanged."""
     release: str = ""
-    """That the receipt names."""
+    """Release in the receipt."""
     group: str = ""
-    """Of that release."""
+    """Group of that release."""
 
 
 type ProofOf = Callable[[str, str, str], Proof]
-"""Says what a device (id) has to show for a task (as the cloud knows it) and a version. Called in
-the hosts' threads, once for each device and report: it may block for a look at a file."""
+"""Returns the proof of a device (id) for a task (by the cloud's name) and a version. Called in the
+hosts' threads, once for each device and report; it may block to read a file."""
 
 
 class ReportSink(Protocol):
-    """Takes reports. One thread, the cloud side's."""
+    """Sink of reports, for the cloud side's thread."""
 
     def take(self, frames: Sequence[ReportFrame]) -> object:
         """Take frames; blocks until they are as durable as the sink makes them.
 
-        Called before the tunnel is told that they arrived: after a death frames come again,
-        which the sink has to notice. Those of one partition come in order. What cannot be
-        decoded is the sink's to count.
+        This is called before the tunnel learns that the frames arrived. So frames come again
+        after a crash, and the sink must notice repetitions. Frames of one partition come in
+        order. The sink counts frames that cannot be decoded.
 
         Args:
-            frames: At least one. What is returned nobody looks at.
+            frames: At least one frame. The result is ignored.
 
         Raises:
-            WalleError: The cloud side fails and is restarted: all of them come again. A sink
-                that the features should not wait for keeps that to itself.
+            WalleError: The cloud side fails and is restarted, and all frames come again. A
+                sink for which features should not wait must not raise.
         """

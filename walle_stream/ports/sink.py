@@ -1,4 +1,4 @@
-"""Where dead letters go besides the data directory, and how their records come back."""
+"""Sinks of dead letters besides the data directory, and the way of records back to a source."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -7,55 +7,55 @@ from walle_stream.ports.letters import KeptLetter
 
 
 class DeadLetterSink(Protocol):
-    """Where dead letters go besides the data directory. Thread-safe."""
+    """A sink of dead letters besides the data directory; thread-safe."""
 
     def send(self, kept: KeptLetter) -> None:
-        """Hand a letter over; it is durable only when ``acks`` names it.
+        """Send a letter, which is durable only after ``acks`` returns its number.
 
-        Never blocks: who sends bounds what is on its way. A letter that was not
-        acknowledged is sent again by the next run, with the same idempotency key.
+        Never blocks, because the sender bounds the letters in flight. The next run sends
+        an unacknowledged letter again, with the same idempotency key.
         """
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return the numbers acknowledged since the last call; never blocks.
 
-        In any order: a letter needs no other one before it.
+        The numbers may have any order, because letters do not depend on each other.
 
         Raises:
-            WalleError: The sink takes nothing any more.
+            WalleError: The sink takes no further letters.
         """
 
     def close(self) -> None:
-        """Send what can be sent within the adapter's bound, then close; may be called twice."""
+        """Send remaining letters within the adapter's bound, then close; may be called twice."""
 
 
 class DeadLetterArchive(Protocol):
-    """What a sink has taken, for giving records to their source again. One thread; blocks."""
+    """The letters of a sink, for replaying their records; for one thread, and blocks."""
 
     def replayed(self) -> set[str]:
-        """Return the idempotency keys of letters that were marked."""
+        """Return the idempotency keys of marked letters."""
 
     def letters(self) -> Iterator[KeptLetter]:
-        """Iterate over what is there when it is called; a letter may come more than once."""
+        """Yield the letters that exist at the call; a letter may come more than once."""
 
     def mark(self, idempotency_keys: Sequence[str]) -> None:
-        """Note that letters with these keys were replayed; durable when it returns."""
+        """Mark letters with these keys as replayed; durable at the return."""
 
     def close(self) -> None:
         """Release connections; may be called twice."""
 
 
 class RecordReturn(Protocol):
-    """The way of records back into their source. One thread; blocks."""
+    """The way of records back into their source; for one thread, and blocks."""
 
     def put(self, kept: KeptLetter) -> None:
-        """Hand over the record of a letter that holds a whole one of the source."""
+        """Put the record of a letter, which must hold a whole record of the source."""
 
     def flush(self) -> None:
-        """Wait until everything that was put is durable.
+        """Wait until all records are durable.
 
         Raises:
-            WalleError: Something of it is not.
+            WalleError: A record is not durable.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where merged features go beside the cloud side's table."""
+"""Sinks of merged features besides the cloud side's table."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
@@ -9,26 +9,26 @@ _PART_BYTES: Final = 8 * 1024 * 1024
 
 
 class MergedFeature(msgspec.Struct, array_like=True, gc=False):
-    """A feature as the cloud side merged it."""
+    """A feature merged by the cloud side."""
 
     number: int
-    """Of its lane, ascending, with holes; the same whenever the feature comes again."""
+    """Number in its lane, ascending, with holes; the same for every repetition."""
     incarnation: str
-    """Of the device's data directory."""
+    """Incarnation of the device's data directory."""
     device_id: str
     task: str
     task_version: str
     sequence_number: int
-    """Of the device, contiguous from 1 per incarnation."""
+    """Number of the device's feature, contiguous from 1 per incarnation."""
     feature: bytes
     """JSON object."""
     encoding: bytes
     event_time_ms: int
-    """On the device's clock; -1 where it is not known."""
+    """Time on the device's clock; -1 if unknown."""
 
 
 def first_part(features: Iterator[MergedFeature], most: int = 1_000) -> list[MergedFeature]:
-    """Take up to ``most`` features off, fewer where they are large; empty at the end alone."""
+    """Take up to ``most`` features, fewer if they are large; none only at the end."""
     part: list[MergedFeature] = []
     left = _PART_BYTES
     while left > 0 and len(part) < most and (feature := next(features, None)) is not None:
@@ -38,33 +38,33 @@ def first_part(features: Iterator[MergedFeature], most: int = 1_000) -> list[Mer
 
 
 class Written(NamedTuple):
-    """What a sink did."""
+    """Result of a write to a sink."""
 
     behind: int
-    """Features up to here, this number excluded, are in the sink: durable."""
+    """Features with lower numbers than this are durable in the sink."""
     place: int
-    """Features from here on shall come again; at most ``behind``."""
+    """Features from this number on must come again; at most ``behind``."""
 
 
 class FeatureSink(Protocol):
-    """Where merged features go. One thread, that of its pump; blocks.
+    """A sink of merged features, for its pump's thread; blocks.
 
-    Features of a lane come in its order. After a death, or where two processes both believe that a
-    lane is theirs, some come again: each must be in the sink once.
+    Features of a lane come in its order. Some come again after a crash, or if two processes both
+    believe to own a lane. Each feature must be in the sink once.
     """
 
     pause_s: float
-    """Shortest time between two writes of a lane that has less than a whole part."""
+    """Shortest time between two writes of a lane with less than a whole part."""
 
     def write(self, lane: str, features: Iterator[MergedFeature]) -> Written:
-        """Write some of the features, at least one; there is one.
+        """Write at least one of the features, of which there is at least one.
 
         Args:
-            lane: What numbers them: a partition of a topic, or a data directory.
-            features: Ascending, from the place that the last call returned.
+            lane: Source of the numbers: a partition of a topic, or a data directory.
+            features: Features in ascending numbers, from the last call's ``place`` on.
 
         Raises:
-            SinkError: None of them counts as written; they come again.
+            SinkError: No feature counts as written, and all come again.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where events come from: a source, its readers, and who has which partition."""
+"""Sources of events, their readers, and the placement of partitions on hosts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -12,7 +12,7 @@ from walle_stream.wire.event_batch import EventBatch
 
 
 class SourceCounts(msgspec.Struct):
-    """What a batch adds to the counters of its partition.
+    """Additions of a batch to the counters of its partition.
 
     ``source = accepted + duplicate + late + dead_letter``, always.
     """
@@ -23,130 +23,129 @@ class SourceCounts(msgspec.Struct):
     late_rows: int = 0
     dead_letter_rows: int = 0
     raw_bytes: int = 0
-    """Bytes of the rows as the source had them (uncompressed)."""
+    """Bytes of the rows in the source (uncompressed)."""
 
 
 class Origins(NamedTuple):
-    """Which record of the source each event of a batch came in."""
+    """The source's record of each event of a batch."""
 
     source: str
     """A topic's partition: ``topic[3]``."""
     numbers: Sequence[int]
-    """By event: the offset."""
+    """Offset of each event's record."""
     traces: Mapping[int, str] = {}
-    """By offset: the trace context of records that carry one and are asked for it."""
+    """Trace contexts of records by offset, if the records carry them and tracing is on."""
 
     def of(self, index: int) -> str:
-        """Return the record of an event of the batch, as dead letters name it."""
+        """Return the name of an event's record, as in dead letters."""
         return f"{self.source}@{self.numbers[index]}"
 
 
 class SourceBatch(msgspec.Struct):
-    """Events of one partition, in its order, with the offset behind them."""
+    """Events of one partition, in its order, with the offset after them."""
 
     partition: int
     events: EventBatch
     offset: bytes
-    """Opaque resume token of the partition AFTER this batch; committed with
-    the batch's effects in one write batch and handed back at ``open``."""
+    """Opaque resume token of the partition AFTER this batch. It is committed with the
+    batch's effects in one write batch, and given back at ``open``."""
     counts: SourceCounts
     dead_letters: list[DeadLetter]
     is_end: bool = False
-    """The natural end of a bounded source lies behind these events: every
-    time-out fires. Never set because of a limit or a signal."""
+    """Whether the natural end of a bounded source follows these events, so that every
+    timeout fires. Never set because of a limit or a signal."""
     size_bytes: int = 0
     """Approximate memory of the batch, for back-pressure in bytes."""
     raw: bytes | None = None
-    """The batch's rows as the source had them, end to end with their line ends:
-    what ``counts.raw_bytes`` counts, but for the rest of rows that are too long.
-    None unless the reader ``keeps_raw``, and where the batch has no rows."""
+    """The batch's raw rows with their line ends, end to end. ``counts.raw_bytes`` counts
+    them, and the rest of rows that are too long. None unless the reader ``keeps_raw``, and
+    for a batch without rows."""
     arrived_ms: float | None = None
-    """Monotonic clock (``walle_stream.clock``) when the oldest of the events arrived at the
-    source, from which latencies count; None where that is when the batch is handed over."""
+    """Monotonic time (``walle_stream.clock``) at which the oldest event arrived at the source,
+    from which latencies count; None for the time at which the batch is returned."""
     origins: Origins | None = None
-    """Of the events, for dead letters; None where the source has no such names."""
+    """Records of the events, for dead letters; None if the source has no such names."""
 
 
 class SourceReader(Protocol):
-    """A source that was opened at its partitions' offsets."""
+    """An open source at its partitions' offsets."""
 
     batch_events: int
-    """Most events in a batch, ≥ 1; the reader's owner may change it between reads, for what
-    is read from then on. A reader that reads all partitions at once counts them together, and
-    hands out what it has of each."""
+    """Most events in a batch, ≥ 1. The reader's owner may change it between reads, for later
+    batches. A reader that reads all partitions at once counts their events together, and
+    returns a batch for each partition."""
     keeps_raw: bool
     """Whether batches carry their raw rows; false at first. The reader's owner may set it
-    before the first read, where bytes are to be compared."""
+    before the first read, to compare bytes."""
     is_urgent: bool
-    """Whether a read should come back at once where nothing has come, as its owner waits for
-    something else, too; false at first. The owner sets it between reads."""
+    """Whether a read without input should return at once, because its owner also waits for
+    something else; false at first. The owner sets it between reads."""
 
     def read(self) -> Sequence[SourceBatch]:
-        """Read on and return the batches that are ready.
+        """Read more and return the batches that are ready.
 
-        Run by one thread, which may be the device host's: it may block on I/O for
-        some milliseconds, no longer, since commits wait for it. Each event of each
-        partition comes exactly once, in the partition's order, beginning
-        behind the offset given at ``open``. How events are cut into batches
-        is free and must not matter. An empty sequence with ``is_done`` false
+        One thread calls it, perhaps the device host's. The call may block on I/O for a
+        few milliseconds at most, because commits wait for it. Each event of each partition
+        comes exactly once, in the partition's order, from the offset given at ``open`` on.
+        Events may be cut into batches in any way. An empty sequence with ``is_done`` false
         means "nothing yet".
 
         Raises:
-            SourceError: The source cannot be read on.
+            SourceError: The source cannot be read further.
         """
 
     def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned, because reading stops here.
+        """Return batches that were read but not yet returned, because reading stops.
 
-        Called once, after a limit or a signal; releases nothing that waits
-        for its time. Not called when ``is_done`` became true by itself.
+        Called once, after a limit or a signal; events that wait for their time stay.
+        Not called if ``is_done`` became true by itself.
         """
 
     @property
     def is_done(self) -> bool:
-        """Whether the end or the limit was reached and all was returned."""
+        """Whether the end or the limit was reached and all batches were returned."""
 
     @property
     def progress(self) -> float:
-        """Share of the source that was read, 0–1; below 0 when unknown."""
+        """Share of the source that was read, 0 to 1; below 0 if unknown."""
 
     @property
     def unread(self) -> Unread:
-        """What is left to read; asked for by another thread, at once."""
+        """Unread input; another thread reads this, and it must not block."""
 
     def close(self) -> None:
         """Release files and connections; may be called twice."""
 
 
 class Source(Protocol):
-    """Where behaviour events come from."""
+    """A source of behaviour events."""
 
     @property
     def reads_apart(self) -> bool:
         """Whether a reader of some partitions reads nothing of the others.
 
-        Else it reads everything, and N processes read the source N times.
+        Otherwise it reads everything, and N processes read the source N times.
         """
 
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """What identifies the source's content, kept in the data directory.
+        """Identity of the source's content, kept in the data directory.
 
-        The host hands the stored one to ``check_fingerprint`` at every start.
+        The host gives the stored fingerprint to ``check_fingerprint`` at every start.
         """
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
-        """Refuse a source that is not the one the data directory was made from.
+        """Refuse a source other than the one of the data directory.
 
         Raises:
             SourceChangedError: The content differs.
         """
 
     def check_placing(self, partition_count: int, placing: Placing) -> None:
-        """Refuse a pipeline whose devices are in other partitions than the source has them in.
+        """Refuse a pipeline that places devices in other partitions than the source.
 
         Raises:
-            SourceError: They are.
+            SourceError: The placements differ.
         """
 
     def open(
@@ -161,85 +160,86 @@ class Source(Protocol):
         """Open at the partitions' committed offsets.
 
         Args:
-            offsets: The last committed offset of each partition that has one;
-                a partition without begins at the beginning.
+            offsets: The last committed offset of each partition that has one. A
+                partition without an offset starts at its beginning.
             partition_count: Number of partitions of the data directory.
             batch_events: Most events in one batch at first, ≥ 1.
             limit: Most rows to read in this run; None for no limit.
-            placing: In which partition each device is. Messages go there, so a source takes no
-                other; one whose records lie in partitions leaves it alone, and its connector
-                tells of them as ``device_partition``, a ``Placing``.
-            numbers: The partitions that are wanted: no batch is of another; None for all. A limit
-                counts the rows of all, from the offsets of all.
+            placing: The partition of each device, to which its messages go. A source must use
+                it, unless its records have partitions already. Such a source ignores it, and its
+                connector has a ``Placing`` as ``device_partition``.
+            numbers: Partitions whose batches are wanted; None for all. A limit counts the rows
+                of all partitions, from the offsets of all.
 
         Raises:
-            SourceError: The source cannot be opened, or an offset is not its.
+            SourceError: The source cannot be opened, or an offset is of another source.
         """
 
 
 class Placement(Protocol):
     """The host of a source that places partitions; see ``PlacingSource``.
 
-    Called by the reader, in the thread of its ``read`` and ``close``.
+    The reader calls it, in the thread of its ``read`` and ``close``.
     """
 
     incarnation: str
-    """Of the data directory where state is kept: its partitions' readers name it to the group."""
+    """Incarnation of the data directory with the state, which readers report to the group."""
 
     may_begin_anew: bool
-    """Whether a partition that the group has read before, but that has no offset here, may
-    begin at its beginning: where state follows its partition, nothing was kept of it."""
+    """Whether a partition without an offset here may start at its beginning although the group
+    has read it before. If state follows its partition, no state of it was kept."""
 
     def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
-        """Open partitions, which nobody else has from now on; blocks on the store.
+        """Open partitions, which from now on belong to this host only; blocks on the store.
 
         Args:
-            partitions: New ones.
-            generation: Of this placement, ≥ 1; higher than that of any owner before, as far
-                as the group knows. It goes into the epoch of what the partitions send.
+            partitions: The new partitions.
+            generation: Generation of this placement, ≥ 1, higher than that of any former owner
+                known to the group. It becomes a part of the epoch of sent frames.
 
         Returns:
-            The committed offset of each that has one.
+            The committed offset of each partition that has one.
 
         Raises:
-            SourceMovedError: One has been opened in this generation or a later one; some may be
-                open now.
-            WalleError: One cannot be opened; the source must not be read on.
+            SourceMovedError: A partition was opened in this generation or a later one. Some
+                partitions may be open now.
+            WalleError: A partition cannot be opened. The source must not be read further.
         """
 
     def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
-        """Commit what was delivered of partitions and close them; blocks.
+        """Commit delivered events of partitions, then close the partitions; blocks.
 
-        What cannot be committed in time is dropped: it is read again by whoever gets them. When it
-        returns they are somebody else's, in whatever state they are. The deadline is of the
-        monotonic clock.
+        Events that cannot be committed in time are dropped, and the next owner reads them again.
+        After the return the partitions belong to another host, in any state. The deadline is of
+        the monotonic clock.
         """
 
     def lose(self, partitions: Sequence[int]) -> None:
-        """Close partitions without a commit: somebody else has them already."""
+        """Close partitions without a commit, because another host has them already."""
 
     def settle(self) -> bool:
-        """Take what came down for the partitions; waits for nothing.
+        """Take replies and messages for the partitions, without waiting.
 
         Returns:
             Whether every call of the cloud has its reply, and all messages were taken. A bounded
-            reader keeps its partitions until then, for some seconds: nobody else would take them.
+            reader keeps its partitions until then, for some seconds, because no other host would
+            take the messages.
         """
 
 
 class PlacingSource(Source, Protocol):
-    """A source whose own group protocol may say which host has which partition."""
+    """A source whose own group protocol may assign partitions to hosts."""
 
     @property
     def is_placed(self) -> bool:
-        """Whether it does; else it is opened as any other."""
+        """Whether the group protocol assigns partitions; otherwise it opens as any source."""
 
     @property
     def partition_count(self) -> int:
-        """How many partitions it has; asks the source, and blocks.
+        """Number of the source's partitions; queries the source, and blocks.
 
         Raises:
-            SourceError: It cannot be asked.
+            SourceError: The source cannot be queried.
         """
 
     def join(
@@ -247,8 +247,8 @@ class PlacingSource(Source, Protocol):
     ) -> SourceReader:
         """Become a member of the group; partitions come with the first reads.
 
-        Between two reads less must pass than the group's patience, or the partitions go
-        to somebody else. A reader closes by leaving the group: what it had is revoked.
+        The time between two reads must be shorter than the group's timeout, or the partitions
+        go to another host. A reader leaves the group at its close, and its partitions are revoked.
 
         Args:
             placement: Opens and closes partitions. Batches of a partition come only

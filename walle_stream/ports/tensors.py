@@ -1,4 +1,4 @@
-"""Who computes what a script left to its host."""
+"""The host's evaluator of tensor expressions of scripts."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,37 +7,37 @@ from walle_stream.wire.graph import Constant, Graph
 
 
 class TensorEvaluator(Protocol):
-    """Evaluates tensor expressions of guests. Thread-safe; may block."""
+    """Evaluator of guests' tensor expressions; thread-safe, and may block."""
 
     def evaluate(self, graph: Graph) -> list[Constant]:
         """Compute the outputs of a request.
 
-        The result depends on the request alone, so that a run that is repeated
-        gives the same.
+        The result depends on the request alone, so that a repeated run gets the same
+        values.
 
         Args:
-            graph: Its inputs were checked; operators, shapes and sizes were not.
+            graph: A request with checked inputs, but unchecked operators, shapes and sizes.
 
         Returns:
             One value per output, in order.
 
         Raises:
-            TensorError: It cannot be evaluated; told to the script.
-            ClusterError: Nobody is there to run a model: ends the run of the pipeline.
+            TensorError: The request cannot be evaluated; the script gets the error.
+            ClusterError: No process can run a model; ends the run of the pipeline.
         """
 
     def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
         """Compute requests of many runs, which crossed together.
 
-        Each is answered with the same bytes as if it had come alone.
+        Each answer has the same bytes as for the request alone.
 
         Args:
-            graphs: As for ``evaluate``; a node may be what one before gives.
+            graphs: Requests as for ``evaluate``; a node may be an output of an earlier one.
 
         Returns:
-            One list for each, in order.
+            One list for each request, in order.
 
         Raises:
-            TensorError: One of them cannot be evaluated, or all together are too
-                much: whoever asked asks for each alone.
+            TensorError: A request cannot be evaluated, or all together are too large.
+                The guest then sends each request alone.
         """

@@ -1,4 +1,4 @@
-"""The way between devices and cloud: frames up, messages down."""
+"""The tunnel between devices and cloud: frames up, messages down."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
@@ -7,10 +7,10 @@ from walle_stream.types import UplinkFrame
 
 
 class Uplink(Protocol):
-    """The device side of the tunnel's way up. Thread-safe."""
+    """The device side of the tunnel's way up; thread-safe."""
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Hand frames over; one is durable only when ``acks`` names it.
+        """Send frames; a frame is durable only after ``acks`` returns its number.
 
         Blocks while more than the bound of bytes is unacknowledged. Frames of one partition are in
         order.
@@ -23,17 +23,17 @@ class Uplink(Protocol):
         """Return the numbers acknowledged since the last call; never blocks."""
 
     def close(self) -> None:
-        """Flush what can be flushed within the adapter's bound, then close."""
+        """Flush frames within the adapter's bound, then close."""
 
 
 class DeviceTunnel(Uplink, Protocol):
-    """The device side of a tunnel whose cloud side is another program's."""
+    """The device side of a tunnel whose cloud side is in another program."""
 
     def relax(self) -> None:
-        """Let no sender wait any more, because the run was asked to stop.
+        """End all waits of senders, because the run was asked to stop.
 
-        May be called in a signal's handler. What is not sent has no acknowledgement and is
-        sent by the next run; of a partition nothing is sent behind what was not.
+        May be called in a signal's handler. An unsent frame has no acknowledgement, and the
+        next run sends it. After an unsent frame, no later frame of its partition is sent.
         """
 
     @property
@@ -42,33 +42,33 @@ class DeviceTunnel(Uplink, Protocol):
 
 
 class DownlinkSender(Uplink, Protocol):
-    """The cloud side of the tunnel's way down: frames are messages, and as of ``Uplink``.
+    """The cloud side of the tunnel's way down, an ``Uplink`` whose frames are messages.
 
-    A frame's number is its sender's own, ascending within a partition; its envelope is of
-    ``wire.envelope.encode_downlink``, whose ``sender`` tells what was sent twice.
+    A frame's number is its sender's own, ascending within a partition. Its envelope is made by
+    ``wire.envelope.encode_downlink``; the ``sender`` in it reveals repetitions.
     """
 
 
 @runtime_checkable
 class HasLog(Protocol):
-    """A ``Downlink`` whose log is elsewhere: it comes with delay, and may be replaced by another.
+    """A ``Downlink`` with a remote log, whose messages come late, and which may be replaced.
 
-    In another one positions begin anew.
+    In another log positions start again.
     """
 
     @property
     def log_id(self) -> str:
-        """Which log the messages received last are of, or one behind it; empty while unknown."""
+        """Id of the log of the last received messages, or of a later log; empty if unknown."""
 
     def is_behind(self, partition: int) -> bool:
-        """Return whether more may come of what was there when a partition was first asked for."""
+        """Return whether messages that existed at a partition's first request may still come."""
 
 
 class Downlink(Protocol):
-    """The device side of the tunnel's way down. Thread-safe."""
+    """The device side of the tunnel's way down; thread-safe."""
 
     def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
-        """Return messages of a partition behind a position; never blocks.
+        """Return messages of a partition after a position; never blocks.
 
         The position is the last one committed with the devices' state. At least one message is
         returned if there is one, whatever its size.

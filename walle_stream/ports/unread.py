@@ -1,15 +1,15 @@
-"""What is left of a source."""
+"""The unread input of a source."""
 
 import msgspec
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """What a reader has yet to read, as far as its source knows; -1 where it does not."""
+    """Unread input of a reader; a value is -1 if its source does not know it."""
 
     rows: int = -1
-    """Records, up to the newest that is known."""
+    """Records up to the newest known one."""
     size_bytes: int = -1
-    """As they lie in the source: compressed, where they are."""
+    """Bytes in the source, compressed if the source is compressed."""
     time_ms: int = -1
-    """From the event read last to the newest row, by the times at which they were first stored;
-    of a topic to now, while it has unread records."""
+    """Time from the last read event to the newest row, by the times of their first storage. For
+    a topic with unread records, time from the last read event to now."""

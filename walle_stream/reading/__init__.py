@@ -1,16 +1,16 @@
-"""What all sources share: a connector brings only how bytes arrive and become rows.
+"""Code that all sources share; a connector adds only its way from bytes to rows.
 
-Comes in: bytes of a file, a pipe or a topic, as a connector has them; the partitions' committed
-offsets; a limit. Goes out: ``SourceBatch``, made by ``Lane.cut`` and nowhere else, and ``Unread``.
+The input is a connector's bytes of a file, a pipe or a topic, the partitions' committed offsets,
+and a limit. The output is ``SourceBatch``, made only by ``Lane.cut``, and ``Unread``.
 
-A reader is a ``LaneReader``: it has a lane for each partition, which collects what was read for
-it, hands the lanes out as batches, counts the limit, tells each partition of the end once, keeps
-what stands before a failure, and says what is left to read. A connector subclasses it: it reads
-on in ``_go_on``, and says in ``_position`` where a partition stands. A source is a ``LaneSource``.
-``mapping`` is the language by which a definition says how rows of anybody become events.
+A reader is a ``LaneReader``. It collects the rows of each partition in a lane, and returns lanes as
+batches. It counts the limit, tells each partition of the end once, keeps rows that precede a
+failure, and reports unread input. A connector subclasses it: ``_go_on`` reads more, and
+``_position`` returns a partition's position. A source is a ``LaneSource``. ``mapping`` is the
+language that maps foreign rows to events.
 
-Never here: a thread, a clock, a broker, a store; a name of a connector; state that an offset does
-not give back.
+This package has no thread, clock, broker or store, no name of a connector, and no state that an
+offset cannot restore.
 """
 
 from walle_stream.reading.dead_letters import record_dead_letter

@@ -1,8 +1,8 @@
-"""A source that reads its partitions apart, read as somebody assigns them, at any time.
+"""A reader of a source whose partitions are assigned to its host at any time.
 
-An ``Assignment`` does for such a source what a consumer group does for a topic: it says which
-partitions a host has from now on. The reader obeys between two reads, in the host's thread:
-it has the host close what went, open what came, and reads on behind the offsets of all.
+An ``Assignment`` does for such a source what a consumer group does for a topic: it sets the
+partitions of a host. The reader applies it between two reads, in the host's thread. It makes the
+host close removed partitions and open new ones, then reads on from the offsets of all.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,36 +21,36 @@ type _Open = Callable[[Mapping[int, bytes], Sequence[int]], SourceReader]
 
 
 class Placed(NamedTuple):
-    """Partitions of a host since a generation."""
+    """Partitions of a host as of a generation."""
 
     generation: int = 0
     numbers: frozenset[int] = frozenset()
 
 
 class Held(NamedTuple):
-    """How far a host has obeyed."""
+    """State of a host's assignment."""
 
     placed: Placed = Placed()
-    """What it obeyed last; of the numbers those that it opened."""
+    """The last applied placement, with the numbers of opened partitions only."""
     wanted: Placed = Placed()
-    """What it was given last."""
+    """The last given placement."""
     is_ended: bool = True
-    """Whether all that it opened was read to the source's natural end."""
+    """Whether all opened partitions were read to the source's natural end."""
     taken_in: int = 0
-    """Generation, or a later one, in which somebody else had what was to be opened; 0: none."""
+    """Generation, or a later one, in which another host had a wanted partition; 0 for none."""
 
 
 class Assignment:
-    """Which partitions a host has. Any thread."""
+    """The partitions of a host; for any thread."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin without partitions."""
         self._condition = Condition()
         self._held = Held()
         self._is_last = False
 
     def place(self, generation: int, numbers: Collection[int]) -> None:
-        """Give the host these partitions, and no others; an earlier generation is passed over."""
+        """Give the host these partitions and no others; an earlier generation is ignored."""
         with self._condition:
             if generation > self._held.wanted.generation:
                 wanted = Placed(generation, frozenset(numbers))
@@ -58,28 +58,28 @@ class Assignment:
                 self._condition.notify_all()
 
     def finish(self) -> None:
-        """Let the reader end with its source: nobody places any more."""
+        """Let the reader end with its source, because no further placement comes."""
         with self._condition:
             self._is_last = True
             self._condition.notify_all()
 
     @property
     def held(self) -> Held:
-        """How far the host has obeyed."""
+        """State of the host's assignment."""
         return self._held
 
     @property
     def is_last(self) -> bool:
-        """Whether nobody places any more."""
+        """Whether no further placement comes."""
         return self._is_last
 
     def tell(self, **news: Any) -> None:
-        """Say how far the host is: fields of ``Held``."""
+        """Update the host's state with fields of ``Held``."""
         with self._condition:
             self._held = self._held._replace(**news)
 
     def wait(self, obeyed: int) -> None:
-        """Wait for another generation, or the end of them; for some milliseconds at most."""
+        """Wait some milliseconds at most for another generation, or for the last one."""
         with self._condition:
             self._condition.wait_for(
                 lambda: self._is_last or self._held.wanted.generation != obeyed, _WAIT_S
@@ -92,18 +92,18 @@ class AssignedSource:
     is_placed = True
 
     def __init__(self, source: Source, count: int, placing: Placing, to: Assignment) -> None:
-        """Take a source that ``reads_apart``, of a number of partitions."""
+        """Wrap a source that ``reads_apart``, with ``count`` partitions."""
         self.partition_count = count
         self._source, self._placing, self._assignment = source, placing, to
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the source has: its identity is that."""
+        """Return an attribute of the source, whose identity this source has."""
         return getattr(self._source, name)
 
     def join(
         self, placement: Placement, batch_events: int, limit: int | None = None
     ) -> "AssignedReader":
-        """Open a reader without partitions; see ``ports.PlacingSource.join``. No limit is kept."""
+        """Open a reader without partitions; see ``ports.PlacingSource.join``."""
 
         def open_parts(offsets: Mapping[int, bytes], numbers: Sequence[int]) -> SourceReader:
             count = self.partition_count
@@ -118,7 +118,7 @@ class AssignedReader:
     def __init__(
         self, placement: Placement, open_parts: _Open, to: Assignment, batch_events: int
     ) -> None:
-        """Begin without a partition."""
+        """Begin without partitions."""
         self.batch_events = batch_events
         self.keeps_raw = self.is_urgent = False
         self._placement, self._open, self._assignment = placement, open_parts, to
@@ -128,10 +128,10 @@ class AssignedReader:
         self._is_drained = False
 
     def read(self) -> Sequence[SourceBatch]:
-        """Return what comes next; opens and closes partitions, and blocks for that.
+        """Return the next batches; may block to open and close partitions.
 
         Raises:
-            SourceError: The source cannot be read on.
+            SourceError: The source cannot be read further.
             WalleError: A partition cannot be opened or closed.
         """
         wanted = self._assignment.held.wanted
@@ -147,13 +147,13 @@ class AssignedReader:
         return self._noted(reader.read())
 
     def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned."""
+        """Return batches that were read but not yet returned."""
         self._is_drained = True
         return () if self._reader is None else self._noted(self._reader.drain())
 
     @property
     def is_done(self) -> bool:
-        """Whether all was returned, of partitions that nobody changes any more."""
+        """Whether all batches were returned, and the assignment is final."""
         if self._is_drained:
             return True
         assignment = self._assignment
@@ -162,22 +162,22 @@ class AssignedReader:
 
     @property
     def progress(self) -> float:
-        """Share of its partitions that was read; see ``ports.SourceReader``."""
+        """Share of the host's partitions that was read; see ``ports.SourceReader``."""
         return -1.0 if self._reader is None else self._reader.progress
 
     @property
     def unread(self) -> Unread:
-        """What is left to read of its partitions; any thread."""
+        """Unread input of the host's partitions; for any thread."""
         return Unread() if self._reader is None else self._reader.unread
 
     def close(self) -> None:
-        """Close the source; partitions are their host's to close. May be called twice."""
+        """Close the source, but not the host's partitions; may be called twice."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
     def _obey(self, wanted: Placed) -> None:
-        self.close()  # what it read ahead is read again
+        self.close()  # rows that were read ahead are read again
         gone = sorted(self._offsets.keys() - wanted.numbers)
         self._placement.revoke(gone, monotonic_ms() + _REVOKE_MS)
         for number in gone:

@@ -1,4 +1,4 @@
-"""Dead letters of records, and what may be wrong with the JSON of an event."""
+"""Dead letters of records, and errors in the JSON of an event."""
 
 from hashlib import blake2b
 from typing import Final
@@ -8,14 +8,14 @@ import msgspec
 from walle_stream.ports import RECORD_MAX_BYTES, DeadLetter, DeadLetterRoute
 from walle_stream.types import TIME_MAX_MS
 
-# the last for what is nested deeper than the decoder goes
+# RecursionError means deeper nesting than the decoder allows
 DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding JSON of anybody may raise."""
+"""Errors of decoding foreign JSON."""
 
 BAD_TIME: Final = f"a time is outside 0 .. {TIME_MAX_MS} milliseconds"
-"""Why an event is refused whose time cannot be one."""
+"""Reason for refusing an event with an impossible time."""
 
-_BOUNDS: Final = ("`int` >= ", "`int` <= ")  # what the decoder says of a time
+_BOUNDS: Final = ("`int` >= ", "`int` <= ")  # parts of the decoder's message about a time
 
 _RAW_CHARACTERS: Final = 1_024
 _DIGEST_BYTES: Final = 16
@@ -31,10 +31,10 @@ def record_dead_letter(
     error: str = "",
     size_bytes: int | None = None,
 ) -> DeadLetter:
-    """Describe a record that could not be processed, ``text`` or what begins with it.
+    """Describe a record that could not be processed; ``text`` is the record or its beginning.
 
-    ``origin`` is where it came from, ``error`` the class of the exception if there was one,
-    ``size_bytes`` that of the whole record.
+    ``origin`` is its place in the source, ``error`` the class of the exception, if any, and
+    ``size_bytes`` the size of the whole record.
     """
     raw = text[: 4 * _RAW_CHARACTERS].decode(errors="replace").rstrip("\r\n")
     return DeadLetter(
@@ -56,9 +56,9 @@ def text_digest(text: bytes) -> str:
 
 
 def decode_problem(error: Exception) -> tuple[DeadLetterRoute, str, str]:
-    """Say what one of ``DECODE_ERRORS`` means: route, reason and class of the error.
+    """Return route, reason and class of one of ``DECODE_ERRORS``.
 
-    The class is empty where the reason is all there is to it.
+    The class is empty if the reason says everything.
     """
     if any(words in str(error) for words in _BOUNDS):
         return "invalid", BAD_TIME, ""

@@ -1,4 +1,4 @@
-"""A partition while its source is read: what was collected for it, and where it stands."""
+"""A partition's part of a reader: its collected events and its position."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -14,7 +14,7 @@ ROW_BYTES: Final = 500
 
 
 class Lane[P: Position]:
-    """One partition. Its reader writes to its fields, and cuts batches. One thread."""
+    """One partition, whose reader fills the fields and cuts batches; for one thread."""
 
     __slots__ = (
         "accepted_rows",
@@ -32,14 +32,14 @@ class Lane[P: Position]:
     )
 
     _uncounted: ClassVar[int] = -1
-    """What ``accepted_rows`` begins with; below 0: each event is a row."""
+    """First value of ``accepted_rows``; below 0 each event counts as a row."""
 
     def __init__(self, number: int, done: P) -> None:
-        """Begin without anything collected; earlier batches have all before ``done``."""
+        """Begin empty; earlier batches have all events before ``done``."""
         self.number = number
         self.done = done
         self.time_ms = -1
-        """Ingest time of the event that was last in a batch, epoch milliseconds; the highest."""
+        """Highest ingest time of the last events of batches, in epoch milliseconds."""
         self._begin()
 
     def _begin(self) -> None:
@@ -48,26 +48,27 @@ class Lane[P: Position]:
         self.accepted_rows = self._uncounted
         self.duplicate_rows = 0
         self.late_rows = 0
-        """Those among the dead letters that are late."""
+        """Number of late rows among the dead letters."""
         self.raw_bytes = 0
         self.raw: list[bytes] = []
         self.origins: list[int] = []
-        """The record of each event, where the source numbers records."""
+        """Number of each event's record, if the source numbers records."""
         self.traces: dict[int, str] = {}
-        """Trace contexts of such records, by their numbers."""
+        """Trace contexts of records, by their numbers."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was collected."""
+        """Whether the lane has collected nothing."""
         return not (
             self.events or self.dead_letters or self.duplicate_rows or self.accepted_rows > 0
         )
 
     def cut(self, position: P, source: str = "", arrived_ms: float | None = None) -> SourceBatch:
-        """Make a batch of what was collected.
+        """Make a batch of everything that was collected.
 
-        The partition stands at ``position`` now, behind the last of it. The numbers of ``origins``
-        count in ``source``, empty where it has none. ``arrived_ms`` is monotonic; None: now.
+        ``position`` is the partition's new position, after the batch. The numbers of ``origins``
+        are places in ``source``, which is empty if it has no such numbers. ``arrived_ms`` is
+        monotonic; None means now.
         """
         late, letters, events = self.late_rows, self.dead_letters, self.events
         accepted = len(events) if self.accepted_rows < 0 else self.accepted_rows
@@ -85,7 +86,7 @@ class Lane[P: Position]:
             ),
             dead_letters=letters,
             is_end=position.is_end,
-            # at least what is in memory: payloads may not be
+            # a lower bound of the memory, because payloads may not be loaded
             size_bytes=(len(events) + len(letters)) * ROW_BYTES + self.raw_bytes,
             raw=b"".join(self.raw) if self.raw else None,
             arrived_ms=arrived_ms,

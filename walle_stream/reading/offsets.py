@@ -1,6 +1,6 @@
-"""Offsets: where a partition stands in its source, and the bytes of that.
+"""Offsets: a partition's position in its source, and its bytes.
 
-The bytes are JSON: ``{"v": 2, "is_end": false, ...}``, and what a connector adds.
+The bytes are JSON: ``{"v": 2, "is_end": false, ...}`` with further fields of the connector.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,29 +14,29 @@ from walle_stream.reading.dead_letters import DECODE_ERRORS
 OFFSET_VERSION: Final = 2
 
 type Count = Annotated[int, msgspec.Meta(ge=0)]
-"""What an offset counts."""
+"""A count in an offset."""
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a partition stands; a subclass for each kind of source."""
+    """Position of a partition; each kind of source has a subclass."""
 
     what: ClassVar[str] = "this source"
-    """What such offsets are of, for messages."""
+    """Name of the kind of source, for messages."""
     order: ClassVar[tuple[str, ...]] = ()
-    """Fields by which positions of a source are ordered."""
+    """Fields that order the positions of a source."""
 
     v: int = OFFSET_VERSION
     is_end: bool = False
-    """The source ended there, and the partition was told so."""
+    """Whether the source ended there and the partition was told."""
 
     @property
     def place(self) -> tuple[int, ...]:
-        """What orders positions of a source."""
+        """Key that orders the positions of a source."""
         return tuple(getattr(self, name) for name in self.order)
 
     @property
     def rows(self) -> int:
-        """Rows that the source has up to here, from which a limit counts; 0: from this run on."""
+        """Rows of the source up to here, from which a limit counts; 0 counts from this run on."""
         return 0
 
     @classmethod
@@ -44,7 +44,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Decode an offset.
 
         Raises:
-            SourceError: It is damaged, not of such a source, or of another version.
+            SourceError: The offset is damaged, of another kind of source, or of another version.
         """
         try:
             version = msgspec.json.decode(offset, type=_Version).v
@@ -73,17 +73,17 @@ def decode_positions[P: Position](
 ) -> dict[int, P]:
     """Decode the offsets of partitions.
 
-    A partition without one is at ``beginning``, of whose kind all positions are.
+    A partition without an offset is at ``beginning``, whose class all positions have.
 
     Raises:
-        SourceError: An offset is damaged, not of such a source, or of no partition.
+        SourceError: An offset is damaged, of another kind of source, or of no partition.
     """
     known = list(numbers)
     strange = sorted(offsets.keys() - known)
     if strange:
         raise SourceError(
-            f"there are offsets of partitions {strange}, the data directory has {len(known)}: "
-            "restore it from a copy, or start with a new --data-dir"
+            f"there are offsets of partitions {strange}, but the data directory has {len(known)} "
+            "partitions: restore it from a copy, or start with a new --data-dir"
         )
     return {
         number: type(beginning).decode(number, offsets[number]) if number in offsets else beginning

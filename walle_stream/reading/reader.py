@@ -1,9 +1,9 @@
 """The reader of every source: batches by partition, the limit, ends and failures.
 
-A reader goes on until something is worth handing out: as much as a batch may have, of all
-partitions together; what stands before an end, a limit or a failure. After ``FLUSH_BYTES`` the next
-full batch comes with batches of all partitions, also of those that got nothing, so that
-none falls behind; without a full batch they come after twice as much.
+A reader reads until it has a full batch, counted over all partitions, or reaches an end, a limit
+or a failure. After ``FLUSH_BYTES`` the next full batch comes with batches of all partitions, even
+of empty ones, so that no offset falls behind. Without a full batch they come after twice as many
+bytes.
 """
 
 import sys
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from walle_stream.reading.source import Opening
 
 FLUSH_BYTES: Final = 4 * 2**20
-"""After this many bytes, at most twice as many, partly filled batches are handed out."""
+"""Bytes after which partly filled batches are returned; at most twice as many pass."""
 
 _DEVICES_CACHED: Final = 262_144
 
 
 class LaneReader[P: Position](ABC):
-    """A source that was opened at its partitions' offsets; ``ports.SourceReader``. One thread.
+    """An open source at its partitions' offsets (``ports.SourceReader``), for one thread.
 
-    What a subclass uses: ``_lanes``, ``_number_of``, ``_home``, ``_row`` (rows read, which the
-    limit bounds by ``_last_row``), ``_count`` (events collected), ``_passed`` (bytes since the last
+    A subclass uses ``_lanes``, ``_number_of``, ``_home``, ``_row`` (rows read, which the limit
+    bounds by ``_last_row``), ``_count`` (events collected), ``_passed`` (bytes since the last
     flush), ``_cut``, ``_tell_end`` and ``_finish``.
     """
 
     lane_type: ClassVar[type[Lane[Any]]] = Lane
-    """What collects for a partition."""
+    """Class of the lanes."""
 
     def __init__(self, opening: "Opening", beginning: P) -> None:
         """Begin; a partition without an offset is at ``beginning``.
 
         Raises:
-            SourceError: An offset is not of such a source.
+            SourceError: An offset is of another kind of source.
         """
         self.batch_events = opening.batch_events
         self.keeps_raw = self.is_urgent = False
@@ -63,11 +63,11 @@ class LaneReader[P: Position](ABC):
     # The port
 
     def read(self) -> Sequence[SourceBatch]:
-        """Read on until a batch is full, for a bounded number of bytes, or what there is.
+        """Read until a batch is full, a number of bytes was read, or no input is available.
 
         Raises:
-            SourceError: The source cannot be read on; what stands before was returned.
-            SourceChangedError: It differs from what was read before.
+            SourceError: The source cannot be read further; all rows before were returned.
+            SourceChangedError: The source differs from what was read before.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -76,7 +76,7 @@ class LaneReader[P: Position](ABC):
         except SourceError as error:
             self._refusal = error
             if isinstance(error, SourceChangedError):
-                self._ready.clear()  # what it gives now is not what it gave
+                self._ready.clear()  # the source's new rows are not the rows read before
             else:
                 self._flush()
             if not self._ready:
@@ -84,7 +84,7 @@ class LaneReader[P: Position](ABC):
         return self._hand_out()
 
     def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned; releases nothing that waits."""
+        """Return batches that were read but not yet returned; waiting events stay."""
         if self._refusal is None and not self._is_done:
             self._flush()
         self._is_done = True
@@ -92,7 +92,7 @@ class LaneReader[P: Position](ABC):
 
     @property
     def is_done(self) -> bool:
-        """Whether the end or the limit was reached and all was returned."""
+        """Whether the end or the limit was reached and all batches were returned."""
         return self._is_done and not self._ready
 
     @property
@@ -102,30 +102,30 @@ class LaneReader[P: Position](ABC):
 
     @property
     def unread(self) -> Unread:
-        """What is left to read, as far as the source knows; any thread may ask."""
+        """Unread input, as far as the source knows; for any thread."""
         return Unread()
 
-    def close(self) -> None:  # noqa: B027 - most have nothing open
+    def close(self) -> None:  # noqa: B027 - most readers have nothing open
         """Release files and connections; may be called twice."""
 
-    # What a connector brings
+    # Methods of a connector
 
     @abstractmethod
     def _go_on(self) -> bool:
-        """Read something, or take what was read; False: nothing is there for the moment.
+        """Read more, or take rows that were read; return False if nothing is available now.
 
         Raises:
-            SourceError: The source cannot be read on.
+            SourceError: The source cannot be read further.
         """
 
     @abstractmethod
     def _position(self, lane: Lane[P], *, is_end: bool = False) -> P:
-        """Return where a partition stands, with what its lane has collected."""
+        """Return a partition's position after the rows that its lane has collected."""
 
-    # What it is given
+    # Methods for a connector
 
     def _number_of(self, device_id: str) -> int:
-        """Return the partition of a device, where the source was opened with all of them."""
+        """Return the partition of a device; only for a source that was opened with all."""
         return self._placing(device_id, len(self._lanes))
 
     def _home(self, device_id: str) -> Lane[P]:
@@ -136,8 +136,8 @@ class LaneReader[P: Position](ABC):
         return lane
 
     def _cut(self) -> None:
-        """Make batches of what was collected; where a flush is due, of all partitions."""
-        # partly filled batches of their own would cost a commit each
+        """Make batches of collected rows; if a flush is due, make them for all partitions."""
+        # separate partly filled batches would cost a commit each
         if self._is_due:
             self._flush()
         else:
@@ -150,7 +150,7 @@ class LaneReader[P: Position](ABC):
         ]
 
     def _tell_end(self) -> None:
-        """Make the last batches before an end, of the partitions that were not told of it."""
+        """Make the last batches before an end, for partitions that were not told of it."""
         self._count = 0
         for lane in self._lanes.values():
             end, done = self._position(lane, is_end=True), lane.done
@@ -158,11 +158,11 @@ class LaneReader[P: Position](ABC):
                 self._ready.append(lane.cut(end))
 
     def _finish(self) -> None:
-        """Read no more: an end, or the limit."""
+        """Stop reading at an end or the limit."""
         self._is_done = True
 
     def _behind_ms(self, newest_ms: int) -> int:
-        """Return how far the reader is behind a time, -1 where it is not known; any thread."""
+        """Return the reader's lag behind a time, -1 if unknown; for any thread."""
         read_ms = max((lane.time_ms for lane in list(self._lanes.values())), default=-1)
         return max(newest_ms - read_ms, 0) if newest_ms >= 0 and read_ms >= 0 else -1
 
@@ -181,21 +181,21 @@ class LaneReader[P: Position](ABC):
 
     @property
     def _is_due(self) -> bool:
-        """Whether the next batches are to be of all partitions."""
+        """Whether the next batches must include all partitions."""
         return self._passed >= FLUSH_BYTES
 
     def _flush(self) -> None:
         self._passed = 0
         self._cut_collected()
         for lane in self._lanes.values():
-            # also one that got nothing: a restart begins at the place furthest behind
+            # includes empty lanes, because a restart begins at the earliest position
             here = self._position(lane)
             if lane.done.place < here.place:
                 self._ready.append(lane.cut(here))
 
     def _hand_out(self) -> list[SourceBatch]:
         batches, self._ready = self._ready, []
-        if self._wanted is not None:  # a source in one piece gives those of others, too
+        if self._wanted is not None:  # a source in one piece also returns other partitions
             batches = [batch for batch in batches if batch.partition in self._wanted]
         if batches:
             crash_point("read.batch")

@@ -1,4 +1,4 @@
-"""A source whose readers have lanes: its identity, and opening it anywhere."""
+"""A source whose readers have lanes: its identity, and its opening at any offset."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,25 +10,25 @@ from walle_stream.types import Placing, partition_of
 
 
 class Opening(NamedTuple):
-    """What a source is opened with; see ``ports.Source.open``."""
+    """Arguments for opening a source; see ``ports.Source.open``."""
 
     offsets: Mapping[int, bytes]
     numbers: Sequence[int]
-    """The partitions."""
+    """All partitions."""
     batch_events: int
     limit: int | None = None
     placing: Placing = partition_of
     wanted: Sequence[int] | None = None
-    """Those whose batches are handed out; None: all."""
+    """Partitions whose batches are returned; None for all."""
 
     @property
     def own(self) -> Sequence[int]:
-        """The partitions that are wanted."""
+        """The wanted partitions."""
         return self.numbers if self.wanted is None else self.wanted
 
     @property
     def own_limit(self) -> int | None:
-        """Even share of the limit that the wanted ones have, where rows have no common order."""
+        """Even share of the limit for the wanted partitions, if rows have no common order."""
         if self.limit is None or self.wanted is None:
             return self.limit
         each, more = divmod(self.limit, len(self.numbers))
@@ -39,21 +39,21 @@ class LaneSource(ABC):
     """Base of sources; implements ``ports.Source``."""
 
     name: str
-    """What it is called in messages."""
+    """Name of the source in messages."""
     reads_apart: ClassVar[bool] = False
     """See ``ports.Source.reads_apart``."""
 
     @property
     @abstractmethod
     def fingerprint(self) -> Mapping[str, str | int]:
-        """What identifies its content; see ``ports.Source.fingerprint``."""
+        """Identity of the content; see ``ports.Source.fingerprint``."""
 
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs from the source of a stored fingerprint; empty when it does not."""
+        """Return the difference from a stored fingerprint as text; empty if they are equal."""
         return "" if dict(stored) == dict(self.fingerprint) else "it gives other events"
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
-        """Refuse a source that is not the one the data directory was made from.
+        """Refuse a source other than the one of the data directory.
 
         Raises:
             SourceChangedError: The content differs.
@@ -65,8 +65,8 @@ class LaneSource(ABC):
                 "Give the same source, or a new --data-dir"
             )
 
-    def check_placing(self, partition_count: int, placing: Placing) -> None:  # noqa: B027 - most take any
-        """Take any, as ``open`` is told; see ``ports.Source.check_placing``."""
+    def check_placing(self, partition_count: int, placing: Placing) -> None:  # noqa: B027 - most sources accept any
+        """Accept any placing; see ``ports.Source.check_placing``."""
 
     def open(
         self,
@@ -77,14 +77,14 @@ class LaneSource(ABC):
         placing: Placing = partition_of,
         numbers: Sequence[int] | None = None,
     ) -> SourceReader:
-        """Open it at the partitions' offsets; see ``ports.Source.open``.
+        """Open the source at the partitions' offsets; see ``ports.Source.open``.
 
         Raises:
-            SourceError: It cannot be opened, or an offset is not its.
+            SourceError: The source cannot be opened, or an offset is of another source.
         """
         every = range(partition_count)
         return self._reader(Opening(offsets, every, batch_events, limit, placing, numbers))
 
     @abstractmethod
     def _reader(self, opening: Opening) -> SourceReader:
-        """Open it; as ``open``."""
+        """Open a reader; see ``open``."""

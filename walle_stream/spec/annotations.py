@@ -1,7 +1,7 @@
-"""What the models' annotations say: which models and paths lie where.
+"""Models and paths at each location of a pydantic model, by the model's annotations.
 
-Works on any pydantic model, so that connectors' models get the same care as
-our own. Place in the data flow: between ``loader`` and the models.
+The functions work on any pydantic model, so that connectors' models are treated
+like our own. Place in the data flow: between ``loader`` and the models.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from walle_stream.spec.paths import PathMarker
 
 
 def known_keys(model: type[BaseModel], location: Sequence[str | int] = ()) -> list[str]:
-    """Return the keys that a location of a model has in YAML; indices are passed over."""
+    """Return the YAML keys at a location of a model; indices are skipped."""
     models = models_at(model, location)
     return [alias for model in models for alias, _ in _fields(model)]
 
 
 def models_at(model: type[BaseModel], location: Sequence[str | int]) -> list[type[BaseModel]]:
-    """Return the models that a location of a model can hold; indices are passed over."""
+    """Return the models that can be at a location of a model; indices are skipped."""
     current: list[Any] = [model]
     for part in location:
         if isinstance(part, str):
@@ -30,15 +30,15 @@ def models_at(model: type[BaseModel], location: Sequence[str | int]) -> list[typ
 
 
 def _inside(annotation: Any, part: str) -> Iterator[Any]:
-    """Yield the annotations of what stands at a key."""
+    """Yield the annotations of the values at a key."""
     for option, _ in _options(annotation):
         arguments = get_args(option)
         if isinstance(option, type) and issubclass(option, BaseModel):
             yield from (inner for alias, inner in _fields(option) if alias == part)
             if part in _tags(option):
-                yield option  # pydantic says so which part of a union it took
+                yield option  # pydantic puts the tag of a union's part into the location
         elif get_origin(option) is dict:
-            yield arguments[1]  # whatever the name is
+            yield arguments[1]  # for any name
         else:
             for argument in arguments:
                 yield from _inside(argument, part)
@@ -49,8 +49,8 @@ def resolve_paths(
 ) -> None:
     """Make the paths in a value relative to the process, in place.
 
-    Paths of an override are so already: they stay as they are. ``base`` is the value's place,
-    ``folder`` what the file's paths are relative to.
+    Paths of an override are so already, and stay unchanged. ``base`` is the value's place. The
+    file's paths are relative to ``folder``.
     """
     if isinstance(value, dict):
         for alias, annotation in _fields(model):
@@ -96,7 +96,7 @@ def _tags(model: type[BaseModel]) -> Iterator[Any]:
 
 
 def _options(annotation: Any, *, is_path: bool = False) -> Iterator[tuple[Any, bool]]:
-    """Yield the members of unions and aliases, each with whether it is a path."""
+    """Yield the members of unions and aliases, each with a flag: is it a path?"""
     if isinstance(annotation, TypeAliasType):
         yield from _options(annotation.__value__, is_path=is_path)
     elif get_origin(annotation) is Annotated:
@@ -111,7 +111,7 @@ def _options(annotation: Any, *, is_path: bool = False) -> Iterator[tuple[Any, b
 
 
 def _is_union(annotation: Any) -> bool:
-    # list[X] and dict[K, V] have arguments as well, but an origin that is a class
+    # list[X] and dict[K, V] have arguments, too, but their origin is a class
     origin = get_origin(annotation)
     return origin is not None and "Union" in getattr(origin, "__name__", str(origin))
 

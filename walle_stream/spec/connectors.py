@@ -1,7 +1,7 @@
-"""Finds connectors, and kinds of definitions that others bring: entry points.
+"""Connectors, and other packages' kinds of definitions, found by entry points.
 
-The framework never imports an adapter by name; a user's own package joins by
-declaring an entry point, or the YAML names a dotted path ``package.module:NAME``.
+The framework never imports a connector by name. A user's own package declares an
+entry point, or the YAML names a dotted path ``package.module:NAME``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,23 +22,23 @@ _ATTRIBUTES: Final = {
     "deadLetters": ("letter_model",),
     "sinks": ("sink_model",),
 }
-"""What connectors call the models of their keys, by the key under ``spec``."""
+"""Attributes of a connector that hold the model of its keys, by the key under ``spec``."""
 
 _LACKS: Final = {
-    "model": "is no source: it has no `model` of its YAML keys",
-    "tunnel_model": "is no tunnel: it has no `model` of its YAML keys",
+    "model": "is not a source: it has no `model` of its YAML keys",
+    "tunnel_model": "is not a tunnel: it has no `model` of its YAML keys",
     "letter_model": "takes no dead letters: name one that does, such as 'kafka'",
     "sink_model": "takes no features: name one that does, such as 'parquet'",
 }
 KINDS_GROUP: Final = "walle_stream.kinds"
-"""Entry point group of further kinds: a pydantic model of the whole document, by its kind."""
+"""Entry point group of further kinds: by kind, a pydantic model of the whole document."""
 
 
 def load_connector(name: str) -> Any:
     """Load a connector by its entry point's name, or a dotted path ``package.module:NAME``.
 
     Raises:
-        SpecFileError: There is none of that name, or it cannot be imported.
+        SpecFileError: No connector has that name, or it cannot be imported.
     """
     if ":" in name:
         module, _, attribute = name.partition(":")
@@ -58,10 +58,11 @@ def load_connector(name: str) -> Any:
 
 
 def placing_of(source: Any, tunnel: Any) -> Placing:
-    """Return the one rule by which a pipeline with these connectors places its devices.
+    """Return the rule by which a pipeline with these connectors places its devices.
 
-    It is the ``device_partition`` of the source's, whose records lie in partitions already; else
-    of the tunnel's, where messages go to the device's; else ``partition_of``.
+    The rule is the source's ``device_partition`` if its records have partitions already. Without
+    one it is the tunnel's, which sends a message to its device's partition. The last choice is
+    ``partition_of``.
     """
     rules = (getattr(each, "device_partition", None) for each in (source, tunnel))
     return next((each for each in rules if each is not None), partition_of)
@@ -74,14 +75,15 @@ def connector_names() -> tuple[str, ...]:
 
 @cache
 def _points() -> EntryPoints:
-    # every look reads the metadata of all that is installed
+    # every call of entry_points reads the metadata of all installed packages
     return entry_points(group=GROUP)
 
 
 class ConnectorModels(Mapping[str, type[BaseModel]]):
-    """The YAML models of all connectors, loaded one by one when asked for.
+    """The YAML models of all connectors, each loaded at its first use.
 
-    A name that is not installed is a ``KeyError``, what is no such connector a ``SpecFileError``.
+    A name that is not installed raises ``KeyError``. A connector of another sort, such as a sink
+    named as a source, raises ``SpecFileError``.
     """
 
     def __getitem__(self, name: str) -> type[BaseModel]:
@@ -114,12 +116,12 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
         return iter(self.having("source"))
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of installed sources and tunnels."""
         return len(self.having("source"))
 
 
 def _model_of(name: str, *attributes: str) -> type[BaseModel]:
-    # the first of these that the connector has
+    # the connector's first attribute of these
     if ":" not in name and name not in connector_names():
         raise KeyError(name)
     connector = load_connector(name)
@@ -132,7 +134,7 @@ def _model_of(name: str, *attributes: str) -> type[BaseModel]:
 
 
 def further_kinds() -> Mapping[str, type[BaseModel]]:
-    """Return the models by kind; those whose extra is not installed are left out."""
+    """Return the models of further kinds, by kind; kinds without their extra are left out."""
     kinds = {}
     for point in entry_points(group=KINDS_GROUP):
         try:

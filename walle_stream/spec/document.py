@@ -1,9 +1,9 @@
 """A YAML document: its values, and the place of each of them.
 
-A place is a line and a column, from 1; what an override made has no place in
+A place is a line and a column, from 1. A value from an override has no place in
 the file, and its errors name ``--set``. Place in the data flow: ``nodes`` makes
-documents, ``overrides`` changes them, everything that refuses a value asks them
-for the error.
+documents, ``overrides`` changes them, and each module that refuses a value asks
+them for the error.
 """
 
 import re
@@ -17,7 +17,7 @@ type Key = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the root."""
 
 MASK: Final = "***"
-"""Stands in a message for a value that came from the environment."""
+"""Replaces a value from the environment in a message."""
 
 _PLAIN: Final = re.compile(r"[\w-]{1,60}")
 _SET_PLACE: Final = (0, 0)
@@ -30,19 +30,19 @@ class Document:
     """One YAML document: its values and their places."""
 
     def __init__(self, file: str) -> None:
-        """Start empty; ``file`` is its name as the user gave it."""
+        """Make an empty document; ``file`` is the name that the user gave."""
         self.file = file
         self.value: Any = None
         self.places: dict[Key, tuple[int, int]] = {}
         """Line and column, from 1, of each value."""
         self.key_places: dict[Key, tuple[int, int]] = {}
-        """The same of the key in front of it."""
+        """Line and column of the key in front of each value."""
         self.masked: set[str] = set()
-        """Values that came from the environment."""
+        """Values from the environment."""
         self.secrets: dict[Key, tuple[str, ...]] = {}
-        """The same by the place that uses them."""
+        """Values from the environment, by the place that uses them."""
         self.raw_texts: dict[Key, str] = {}
-        """What ``${VAR}`` gave where it was read as something else than text."""
+        """Text of each ``${VAR}`` whose value was read as something other than text."""
 
     @classmethod
     def of_override(cls) -> "Document":
@@ -52,13 +52,13 @@ class Document:
         return document
 
     def place(self, key: Key, mark: Mark, *, is_key: bool = False) -> None:
-        """Remember where something stands."""
+        """Remember the place of a value, or of the key in front of it."""
         if self.places.get(()) == _SET_PLACE:
             return
         (self.key_places if is_key else self.places)[key] = (mark.line + 1, mark.column + 1)
 
     def replace(self, key: Key) -> None:
-        """Forget what the file says of a place, and below: an override made it."""
+        """Forget the file's places and texts at ``key`` and below: an override made the value."""
         known_by_place: tuple[dict[Key, Any], ...] = (
             self.places,
             self.key_places,
@@ -71,10 +71,10 @@ class Document:
         self.places[key] = self.key_places[key] = _SET_PLACE
 
     def find(self, key: Key, *, is_key: bool = False) -> tuple[int, int]:
-        """Return the line and column of a place, ``(0, 0)`` for an override's.
+        """Return line and column of the value at ``key``; ``(0, 0)`` if an override made it.
 
-        A missing place counts as its nearest known parent. ``is_key`` asks for the key in front of
-        it.
+        A missing key has the place of its nearest known parent. With ``is_key`` the result is the
+        place of the key in front of the value.
         """
         for length in range(len(key), -1, -1):
             mark = self.places.get(key[:length])
@@ -85,19 +85,19 @@ class Document:
         return 1, 1
 
     def shown_place(self, key: Key) -> str:
-        """Return a place as messages begin with it: ``FILE:LINE:COLUMN``, or ``--set``."""
+        """Return a place as the start of a message: ``FILE:LINE:COLUMN``, or ``--set``."""
         line, column = self.find(key)
         return f"{self.file}:{line}:{column}" if (line, column) != _SET_PLACE else "--set"
 
     def is_overridden(self, key: Key) -> bool:
-        """Return whether an override made what stands at a place."""
+        """Return whether an override made the value at ``key``."""
         return self.find(key) == _SET_PLACE
 
     def error(self, key: Key, message: str, *, is_key: bool = False) -> SpecFileError:
-        """Make an error at a place; it shows nothing that came from the environment.
+        """Return an error at a place, without any value from the environment.
 
-        A missing place is named by its nearest known parent. ``is_key``: the key itself is wrong,
-        or what stands below it.
+        A missing key has the place of its nearest known parent. ``is_key`` means that the key
+        itself is wrong, or something below it.
         """
         line, column = self.find(key, is_key=is_key)
         path = format_key(key)
@@ -112,9 +112,9 @@ class Document:
 
 
 def masked(message: str, secret: str) -> str:
-    """Return a text without a value that came from the environment.
+    """Return a message without a value from the environment.
 
-    A very short value only counts as a word of its own.
+    A very short value is replaced only where it is a whole word.
     """
     for text in {secret, repr(secret)[1:-1]}:
         if len(text) < _SHORT:
@@ -129,7 +129,7 @@ def masked(message: str, secret: str) -> str:
 
 
 def format_key(key: Key) -> str:
-    """Return a place as people write it, ``spec.tasks[0].script``; a very long one is cut."""
+    """Return a key as people write it, ``spec.tasks[0].script``; a very long text is cut."""
     text = ""
     for part in key:
         if isinstance(part, int) or not _PLAIN.fullmatch(part):
@@ -140,7 +140,7 @@ def format_key(key: Key) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message names it: short, on one line."""
+    """Return a value for a message: short, on one line."""
     if value is None:
         return "nothing"
     if isinstance(value, (dict, list)):

@@ -17,9 +17,9 @@ def _as_ray_counts(share: float) -> float:
     return share
 
 
-_SHARE_MIN = 0.0001  # Ray counts no finer
+_SHARE_MIN = 0.0001  # the smallest share that Ray can count
 Share = Annotated[StrictFloat, Field(ge=0, le=1_024), AfterValidator(_as_ray_counts)]
-"""Of what Ray counts: a part of one, or a whole number."""
+"""An amount of a Ray resource: a fraction below 1, or a whole number."""
 
 
 class EngineSpec(Strict):
@@ -27,32 +27,32 @@ class EngineSpec(Strict):
 
     actors: StrictInt = Field(ge=1, le=ACTORS_MAX, description="Processes that run models.")
     cpus: Share = Field(
-        default=1.0, description="Cores that Ray reserves for each: 0.5 half a one, 0 none."
+        default=1.0, description="Cores that Ray reserves for each actor; 0.5 is half a core."
     )
     gpus: Share = Field(
         default=0.0,
-        description="GPUs that Ray reserves for each, 0.25 for four to share one; for models with "
-        "`backend: cupy`.",
+        description="GPUs that Ray reserves for each actor; with 0.25 four actors share one. For "
+        "models with `backend: cupy`.",
     )
     threads: StrictInt | None = Field(
         default=None,
         ge=1,
         le=1_024,
-        description="Of products of matrices, for models without `threads`, in hosts, too; 1 when "
-        "left out, where numpy's library can be told.",
+        description="Threads of matrix products, for models without `threads`, in hosts, too; 1 "
+        "when left out, if numpy's library can be told.",
     )
     in_flight: StrictInt = Field(
         default=2,
         ge=1,
         le=64,
-        description="Most requests that an actor computes at a time; others wait in line.",
+        description="Most requests that an actor computes at a time; others wait in a queue.",
     )
 
     def check_backends(self, backends: set[str]) -> None:
-        """Refuse actors that have nothing to run, or not what they need for it.
+        """Refuse actors without models to run, or with GPUs that do not fit the models.
 
         Raises:
-            ValueError: What is wrong, with its key.
+            ValueError: The actors do not fit; the message names the key.
         """
         if not backends:
             raise ValueError("engine: it runs ONNX files, and spec.models names none")

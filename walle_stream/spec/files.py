@@ -1,4 +1,4 @@
-"""Files of logins and of certificates that connectors name: looked at without asking anybody."""
+"""Check of the login and certificate files that connectors name, without any connection."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -8,13 +8,13 @@ from walle_stream.spec.loader import LoadedPipeline
 
 @runtime_checkable
 class HasFiles(Protocol):
-    """A connector's model that names files; others are not looked at."""
+    """A connector's model that names files; other models are not checked."""
 
     def check_files(self) -> None:
-        """Read them; blocks.
+        """Read the files; blocks.
 
         Raises:
-            WalleError: One is missing, or cannot be used.
+            WalleError: A file is missing, or cannot be used.
         """
 
 
@@ -22,7 +22,7 @@ def check_files(loaded: LoadedPipeline[Any]) -> None:
     """Read the files that a pipeline's connectors name; blocks.
 
     Raises:
-        SpecFileError: One is missing, or cannot be used; it names the section.
+        SpecFileError: A file is missing, or cannot be used; the message names the section.
     """
     file, sinks = str(loaded.file), {f"sinks.{name}": each for name, each in loaded.sinks.items()}
     parts = {"source": loaded.source, "tunnel": loaded.tunnel, "deadLetters": loaded.dead_letters}

@@ -1,4 +1,4 @@
-"""``spec.isolation`` of a task: a policy, or a policy with what confines its processes."""
+"""``spec.isolation`` of a task: a policy alone, or with the limits of its processes."""
 
 from typing import Any, Final, Literal, Self
 
@@ -8,7 +8,7 @@ from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict
 
 type Policy = Literal["shared", "device", "process"]
-"""Who shares a VM; each is stronger than the one before."""
+"""Which devices share a VM; each policy is stronger than the one before."""
 
 POLICIES: Final[tuple[Policy, ...]] = ("shared", "device", "process")
 """The weakest first."""
@@ -24,7 +24,7 @@ type Measure = Literal[
     "no_new_privileges",
     "syscall_filter",
 ]
-"""What a process VM's child does to itself, as docs/isolation.md calls it."""
+"""A measure with which a process VM's child confines itself, named as in docs/isolation.md."""
 
 _MIB: Final = 2**20
 _OF_PROCESSES: Final = {"memory_bytes": "memory", "cpu_ms": "cpu", "require": "require"}
@@ -38,28 +38,30 @@ def _or_policy(schema: dict[str, Any]) -> None:
 
 
 class IsolationSpec(Strict):
-    """What keeps a task's runs apart from others; a policy's name stands for it alone."""
+    """Isolation of a task's runs from others; a plain policy name is short for that policy."""
 
     model_config = ConfigDict(json_schema_extra=_or_policy)
     policy: Policy = Field(
-        default="shared", description="Who shares a VM: all devices; none; none, in a process."
+        default="shared",
+        description="shared: all devices share a VM; device: each has its own; process: each has "
+        "its own, in a process.",
     )
     memory_bytes: SizeBytes = Field(
         default=256 * _MIB,
         alias="memory",
         ge=64 * _MIB,
         le=2**40,
-        description="Of one process VM, its interpreter included.",
+        description="Memory of one process VM, its interpreter included.",
     )
     cpu_ms: DurationMs | None = Field(
         default=None,
         alias="cpu",
         ge=10,
         le=3_600_000,
-        description="CPU time of one run; only limits.wallTime when left out. Linux.",
+        description="CPU time of one run, on Linux; only limits.wallTime counts when left out.",
     )
     require: tuple[Measure, ...] = Field(
-        default=(), description="Measures without which nothing starts."
+        default=(), description="Measures without which the pipeline does not start."
     )
 
     @model_validator(mode="before")

@@ -1,9 +1,9 @@
-"""Loads definitions: files and overrides in, validated models out.
+"""Loader of definitions: files and overrides in, validated models out.
 
-Everything that is wrong ends as one ``SpecFileError`` line with the place of the
-first problem and the number of the others. Nothing but the YAML files is opened:
-scripts are only looked for, sources only named, packages read by who calls. Place in the
-data flow: ``cli`` and ``app`` call it before anything else happens.
+All problems end in one ``SpecFileError`` line with the place of the first problem and
+the number of the others. The loader opens YAML files only. It checks that scripts exist,
+and the caller reads packages. Place in the data flow: ``cli`` and ``app`` call it before
+anything else happens.
 """
 
 import os
@@ -36,17 +36,17 @@ from walle_stream.spec.strict import Strict
 from walle_stream.spec.suggestions import nearest, suggest
 
 ISOLATION: Final = "spec.isolation.require"
-"""Stands for what a task requires, among ``LoadedPipeline.places``."""
+"""Key of a task's isolation requirements in ``LoadedPipeline.places``."""
 
 _KINDS: Final = ("Pipeline", "Task")
 _REFERENCES: Final = tuple(TaskReference.model_fields)
-# how collections of models call what they have for a part that is not the source
+# methods of a collection of models, for each part except the source
 _FINDERS: Final = {"tunnel": "of_tunnel", "deadLetters": "of_dead_letters", "sinks": "of_sink"}
 _DEFAULT_TUNNEL: Final = str(TunnelSpec.model_fields["connector"].default)
 
 
 class Packaged(Protocol):
-    """What a package is read as, whatever else it is."""
+    """The part of a package's reading that the loader needs."""
 
     @property
     def name(self) -> str:
@@ -55,14 +55,14 @@ class Packaged(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnreadPackage:
-    """A package to those whom what is in it does not concern."""
+    """A package for callers that do not need its contents."""
 
     name: str
-    """Its file's, without the ending."""
+    """The file's name without its suffix."""
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
-        """Name it; opens nothing: what ``load_pipeline`` takes as ``read_package``."""
+        """Name a package without opening it; serves as ``read_package`` of ``load_pipeline``."""
         return cls(path.stem)
 
 
@@ -72,22 +72,22 @@ class LoadedPipeline[P: Packaged = Never]:
 
     pipeline: Pipeline
     tasks: tuple[Task | P, ...]
-    """In the order of ``spec.tasks``; scripts are absolute paths, packages as they were read."""
+    """In the order of ``spec.tasks``; scripts have absolute paths."""
     source: BaseModel
     """The connector's model of ``spec.source``."""
     tunnel: BaseModel | None
-    """The connector's model of ``spec.tunnel``; None for the default connector
-    when no model of it was given."""
+    """The connector's model of ``spec.tunnel``; None for the default connector if the
+    caller gave no model of it."""
     file: Path
     masked_values: frozenset[str]
-    """Values that came from the environment: never to be logged."""
+    """Values from the environment, which must never be logged."""
     dead_letters: BaseModel | None = None
-    """The connector's model of ``spec.deadLetters``, where there is one."""
+    """The connector's model of ``spec.deadLetters``, if the pipeline has it."""
     sinks: Mapping[str, BaseModel] = field(default_factory=dict)
     """Connectors' models of ``spec.sinks``, by name."""
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """``FILE:LINE:COLUMN`` of a task's trigger ids and pages by their text, of its ``ISOLATION``,
-    and, with no task's name, of the source's keys."""
+    """``FILE:LINE:COLUMN`` by task name and text: of trigger ids, pages and ``ISOLATION``.
+    An empty task name has the source's keys."""
 
 
 def load_pipeline[P: Packaged = Never](
@@ -99,23 +99,23 @@ def load_pipeline[P: Packaged = Never](
     look_for_scripts: bool = False,
     read_package: Callable[[Path], P] | None = None,
 ) -> LoadedPipeline[P]:
-    """Load a pipeline and the tasks it names.
+    """Load a pipeline and the tasks that it names.
 
     Overrides ``a.b=c`` are applied in order. ``connector_models`` has the keys of each connector.
-    ``look_for_scripts`` refuses scripts that are not there, where the YAML names them. An error of
+    ``look_for_scripts`` refuses missing scripts, at their place in the YAML. An error of
     ``read_package`` names the package's place in the YAML; None refuses packages.
 
     Raises:
-        SpecFileError: Something is wrong; the message names the place.
+        SpecFileError: The definition is wrong; the message names the place.
     """
-    # not `or`: models that are loaded when asked for may have no length
+    # not `or`, because it would ask models that load at first use for their length
     models = {} if connector_models is None else connector_models
     loading = _Loading(file, environ, models, look_for_scripts=look_for_scripts)
     return loading.pipeline(overrides, read_package or _refuse_package)
 
 
 def load_task(file: Path, environ: Mapping[str, str] = os.environ) -> Task | None:
-    """Load a file that holds one task; None when it holds anything else."""
+    """Load a file that holds one task; return None when it holds anything else."""
     return _Loading(file, environ, {}).single_task()
 
 
@@ -237,7 +237,7 @@ class _Loading:
         defined: dict[str, Task | None] = {}
         for document in documents:
             task = self._validate(document, Task)
-            # a wrong task still has a name: what refers to it is not wrong as well
+            # a wrong task still has a name, so that a reference to it is not a second problem
             metadata = document.value.get("metadata")
             name = metadata.get("name") if isinstance(metadata, dict) else None
             if not isinstance(name, str):
@@ -318,7 +318,7 @@ class _Loading:
         try:
             documents = self._read(file)
         except SpecFileError as error:
-            # without a line the file cannot be read: the reference is to blame
+            # an error without a line means an unreadable file: report the reference
             self._add(error if error.line else document.error(key, error.message))
             return None
         count = len(self._problems)
@@ -345,7 +345,7 @@ class _Loading:
             return None
         model: type[BaseModel] | None = None
         try:
-            # a connector may be a source and a tunnel, with keys of its own for each
+            # a connector may be both a source and a tunnel, with different keys
             model = getattr(self._models, _FINDERS.get(str(part), ""), self._models.__getitem__)(
                 name
             )
@@ -375,7 +375,7 @@ class _Loading:
     ) -> M | None:
         data = document.value if value is None else value
         folder = Path(document.file).parent
-        # scripts are opened later, wherever the process stands then
+        # scripts are opened later, when the working directory may have changed
         folder = folder.absolute() if model is Task else folder
         validated = validate(Refused(document, model, base, data, known), model, folder)
         if isinstance(validated, list):
@@ -415,7 +415,7 @@ class _Loading:
     def _check_services(self, document: Document, pipeline: Pipeline, down_problem: str) -> None:
         services, models = pipeline.spec.services, pipeline.spec.models
         if services and down_problem:
-            message = f"no answer of these can come down to a device: {down_problem}"
+            message = f"their answers cannot come down to a device: {down_problem}"
             self._add(document.error(("spec", "services"), message))
         for name, each in services.items():
             if each.model is not None and each.model not in models:

@@ -1,8 +1,8 @@
-"""From pydantic's errors to ours: one line each, with its place.
+"""Our errors from pydantic's: one line each, with its place.
 
-A message says what was expected and what was found, and never shows a value
-that came from the environment. Place in the data flow: ``loader`` calls it for
-every model that refuses its value.
+A message names the expected and the found value, and never shows a value from
+the environment. Place in the data flow: ``loader`` calls this module for every
+model that refuses its value.
 """
 
 import re
@@ -57,16 +57,16 @@ _TEMPLATES: Final = {
 
 
 class Problem(NamedTuple):
-    """Something wrong in a definition."""
+    """A problem in a definition."""
 
     error: SpecFileError
     is_consequence: bool = False
-    """Most likely the other half of another problem: a key is missing where one
-    is misspelt. Such a problem is counted, but not the one shown."""
+    """Most likely part of another problem: a key is missing beside a misspelt key.
+    Such a problem is counted, but never the one that is shown first."""
 
 
 class Refused(NamedTuple):
-    """What a model refused, and where it stands."""
+    """A value that a model refused, and its place."""
 
     document: Document
     model: type[BaseModel]
@@ -74,13 +74,13 @@ class Refused(NamedTuple):
     """The value's place."""
     value: Any
     known: tuple[str, ...] = ()
-    """Keys that the value's place has besides the model's."""
+    """Keys allowed at the value's place besides the model's."""
 
 
 def validate[M: BaseModel](refused: Refused, model: type[M], folder: Path) -> M | list[Problem]:
-    """Return a value as its model has it, or what is wrong, a problem per place.
+    """Return the validated model of a value, or its problems, one for each place.
 
-    The value is changed in place: the file's paths are relative to ``folder``.
+    The paths in the value are resolved in place; in the file they are relative to ``folder``.
     """
     resolve_paths(refused.document, model, refused.base, refused.value, folder)
     while True:
@@ -92,7 +92,7 @@ def validate[M: BaseModel](refused: Refused, model: type[M], folder: Path) -> M 
 
 
 def refuse(problems: Sequence[Problem], main: str) -> Never:
-    """Raise the first problem, those of the file ``main`` before others, and how many more.
+    """Raise the first problem with the number of the others; the file ``main`` comes first.
 
     Raises:
         SpecFileError: Always.
@@ -109,7 +109,7 @@ def refuse(problems: Sequence[Problem], main: str) -> Never:
 
 
 def explain(refused: Refused, error: ValidationError) -> list[Problem]:
-    """Return what is wrong, a problem per place."""
+    """Return the problems of a value, one for each place."""
     details = _without_echoes(error.errors(include_url=False))
     unknown = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
     problems: dict[Key, Problem] = {}
@@ -120,7 +120,7 @@ def explain(refused: Refused, error: ValidationError) -> list[Problem]:
         if place in messages:
             if detail["type"] != "literal_error":
                 continue
-            # a word beside another kind of value, such as ``true``
+            # the key takes a word or another kind of value, such as ``true``
             either = f" or {detail.get('ctx', {})['expected']}, found "
             message = messages[place].replace(", found ", either, 1)
         messages[place] = message
@@ -131,7 +131,7 @@ def explain(refused: Refused, error: ValidationError) -> list[Problem]:
 
 
 def _restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bool:
-    # texts that ``${VAR}`` gave and that were read as numbers; whether there was one
+    # turns values of ``${VAR}`` that were read as numbers back into text; returns whether any was
     is_changed = False
     for detail in error.errors(include_url=False):
         key: Key = (*refused.base, *detail["loc"])
@@ -147,7 +147,7 @@ def _restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bo
 
 
 def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    # a list whose item was refused is reported as too short as well: keep the item alone
+    # pydantic also reports a list with a refused item as too short: keep the item alone
     parents = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
     return [detail for detail in details if detail["loc"] not in parents]
 
@@ -172,16 +172,16 @@ def _explain_one(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool
     if location[-1:] == ("[key]",):
         name = str(location[-2])
         return key, f"bad key: {_wrong(detail, name, shown(name))}", True
-    # as it was written: pydantic may name what it was converted to
+    # the value as written, because pydantic may give the converted one
     is_whole = len(key) == len(refused.base) + len(location)
     value = _at(refused.value, key[len(refused.base) :]) if is_whole else detail["input"]
-    # also where it was read as a number, which looks different
+    # masked by its place, because a number looks different from its text
     is_secret = key in refused.document.secrets and not isinstance(value, (dict, list))
     return key, _wrong(detail, value, MASK if is_secret else shown(value)), False
 
 
 def _wrong_tag(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool]:
-    # which of several parts it is stands in a key of its own
+    # a key of the part selects one of several models
     location, context = detail["loc"], detail["ctx"]
     name = context["discriminator"].strip("'")
     if detail["type"] == "union_tag_not_found":
@@ -197,7 +197,7 @@ def _wrong_tag(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool]:
 def _missing(refused: Refused, location: tuple[str | int, ...]) -> tuple[Key, str, bool]:
     name = str(location[-1])
     parent = _located(refused, location[:-1])
-    # a part that allows any key cannot say which one is misspelt
+    # a model that allows any key cannot report a misspelt one
     present = _at(refused.value, parent[len(refused.base) :])
     models = models_at(refused.model, location[:-1])
     if isinstance(present, dict) and any(m.model_config.get("extra") == "allow" for m in models):
@@ -211,7 +211,7 @@ def _missing(refused: Refused, location: tuple[str | int, ...]) -> tuple[Key, st
 
 def _value_error(refused: Refused, key: Key, detail: ErrorDetails) -> tuple[Key, str]:
     message = detail["msg"].removeprefix("Value error, ")
-    # a check of the whole part may begin with the key that it means: 'events[0].at: ...'
+    # the message of a whole model's check may begin with a key: 'events[0].at: ...'
     match = _LEADING_PATH.match(message)
     if match is not None:
         inner: Key = tuple(
@@ -260,7 +260,7 @@ def _known(refused: Refused, location: tuple[str | int, ...]) -> Iterable[str]:
 
 
 def _located(refused: Refused, location: tuple[str | int, ...]) -> Key:
-    """Return the place of a location: without the marks that pydantic puts in it."""
+    """Return the place of a location, without the marks that pydantic adds."""
     value, key = refused.value, refused.base
     for part in location:
         if _has(value, (part,)):

@@ -1,9 +1,9 @@
 """The kinds of definitions: Task and Pipeline, as pydantic models.
 
-YAML keys are camelCase, attributes snake_case with their unit. Unknown keys are
-errors everywhere, and nothing is converted on the quiet: ``true`` is no number,
-``5`` is no text. Place in the data flow: ``loader`` fills them, ``app`` reads
-them.
+YAML keys are camelCase, and attributes are snake_case with their unit. Unknown
+keys are errors everywhere. Nothing is converted silently: ``true`` is not a
+number, ``5`` is not text. Place in the data flow: ``loader`` fills the models, ``app``
+reads them.
 """
 
 from typing import Annotated, Any, Final, Literal, Self
@@ -40,18 +40,20 @@ TriggerId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 """An event id or a page id."""
 
 RESOURCE_NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
-"""Of ``ResourceName``: relative, no part of it begins with a dot."""
+"""Pattern of ``ResourceName``: a relative path without a part that begins with a dot."""
 
 ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN, max_length=200)]
-"""What a task's file is called inside its package."""
+"""Name of a task's file inside its package."""
 
 
 class Metadata(Strict):
-    """Who a definition is."""
+    """Name and labels of a definition."""
 
     name: Name = Field(description="Lower-case letters, digits and dashes.")
-    description: str = Field(default="", description="For people.")
-    labels: dict[str, str] = Field(default_factory=dict, description="For people and programs.")
+    description: str = Field(default="", description="Text for people.")
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Labels for people and programs."
+    )
 
 
 class Trigger(Strict):
@@ -74,20 +76,26 @@ class TaskLimits(Strict):
         default=10_000, ge=1, le=1_000_000, description="Most features that a run may emit."
     )
     log_lines: StrictInt = Field(
-        default=100, ge=0, le=100_000, description="Most log lines of a run; the rest is counted."
+        default=100,
+        ge=0,
+        le=100_000,
+        description="Most log lines of a run; further lines are only counted.",
     )
 
     wall_time_ms: DurationMs = Field(
-        default=5_000, alias="wallTime", ge=10, le=3_600_000, description="Longest run."
+        default=5_000, alias="wallTime", ge=10, le=3_600_000, description="Longest time of a run."
     )
     strikes: StrictInt = Field(
-        default=3, ge=1, le=1_000, description="Stopped runs until a device's task is quarantined."
+        default=3,
+        ge=1,
+        le=1_000,
+        description="Stopped runs after which a device's task is quarantined.",
     )
     steps: StrictInt = Field(
         default=0,
         ge=0,
         le=10**12,
-        description="Most turns of loops and calls of a run; 0 counts none.",
+        description="Most loop turns and calls of a run; 0 sets no limit.",
     )
     state_bytes: SizeBytes = Field(
         default=_MIB, ge=1, le=64 * _MIB, description="Most bytes of one device's state."
@@ -95,7 +103,7 @@ class TaskLimits(Strict):
 
 
 class RetrySpec(Strict):
-    """How often a run that fails is tried."""
+    """Retries of a run that fails."""
 
     attempts: StrictInt = Field(
         default=1, ge=1, le=10, description="Runs in all, the first included; 1 tries once."
@@ -104,58 +112,58 @@ class RetrySpec(Strict):
         default=100,
         alias="backoff",
         le=2_000,
-        description="Pause before the second run; twice as long before each further one.",
+        description="Pause before the second run; it doubles before each further run.",
     )
 
 
 class OnErrorSpec(Strict):
-    """What becomes of a run that fails."""
+    """Treatment of a run that fails."""
 
-    retry: RetrySpec = Field(default_factory=RetrySpec, description="Whether it is tried again.")
+    retry: RetrySpec = Field(default_factory=RetrySpec, description="Retries of a failed run.")
     dead_letter: StrictBool = Field(
         default=True, description="Whether a run that failed for good leaves a dead letter."
     )
 
 
 class TaskSpec(Strict):
-    """What a task is."""
+    """Contents of a task."""
 
     version: Annotated[str, StringConstraints(min_length=1, max_length=100)] = Field(
-        default="1", description="Of the script; stands beside every feature."
+        default="1", description="Version of the script; every feature carries it."
     )
     state_version: StrictInt = Field(
-        default=1, ge=1, le=2**31, description="Of the layout of its state."
+        default=1, ge=1, le=2**31, description="Version of the layout of its state."
     )
     script: PathField = Field(description="Python with def run(ctx, page).")
-    triggers: tuple[Trigger, ...] = Field(min_length=1, description="Each of them wakes the task.")
+    triggers: tuple[Trigger, ...] = Field(min_length=1, description="Each wakes the task.")
     pages: tuple[TriggerId, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Only events on these pages wake the task; on any page when left out.",
+        description="Pages whose events wake the task; all pages when left out.",
     )
     fields: tuple[Annotated[str, StringConstraints(min_length=1)], ...] | None = Field(
-        default=None, description="Contents that the script reads; all when left out."
+        default=None, description="Fields of contents that the script reads; all when left out."
     )
     config: dict[str, Any] = Field(
-        default_factory=dict, description="For the script, as ctx.config."
+        default_factory=dict, description="Configuration of the script, as ctx.config."
     )
     """JSON values only."""
     resources: dict[ResourceName, PathField] = Field(
         default_factory=dict,
         max_length=1_000,
-        description="Files that travel with the script, by the name it knows them by.",
+        description="Files that travel with the script, by the name that the script uses.",
     )
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Bounds of one run.")
     isolation: IsolationSpec = Field(
-        default_factory=IsolationSpec, description="What keeps its runs apart from others."
+        default_factory=IsolationSpec, description="Isolation of its runs from others."
     )
     on_error: OnErrorSpec = Field(
-        default_factory=OnErrorSpec, description="What becomes of a run that fails."
+        default_factory=OnErrorSpec, description="Treatment of a run that fails."
     )
 
 
 class Task(Strict):
-    """A task: a script and what wakes it."""
+    """A task: a script and its triggers."""
 
     api_version: Literal["walle/v1"]
     kind: Literal["Task"]
@@ -164,29 +172,29 @@ class Task(Strict):
 
 
 class SourceSpec(BaseModel):
-    """Where events come from; the connector validates its own keys."""
+    """The source of events; the connector validates its own keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     connector: str = Field(description="Name of an installed connector, or package.module:NAME.")
 
 
 class SequenceSpec(Strict):
-    """How event sequences are built."""
+    """Rules by which events become page sequences."""
 
     page_timeout_ms: DurationMsOrNever = Field(
         default=1_800_000,
         alias="pageTimeout",
         ge=1,
-        description="A page without events for so long is closed; or never.",
+        description="A page without events for this time is closed; never closes none.",
     )
     out_of_order_ms: DurationMs = Field(
         default=0,
         alias="outOfOrder",
-        description="How far behind a device's events may come: each is held until one of so much "
-        "later comes. 0 holds none.",
+        description="Longest delay of a device's event out of order: each event is held until "
+        "an event later by this time arrives. 0 holds none.",
     )
     page_max_events: StrictInt = Field(
-        default=10_000, ge=2, le=1_000_000, description="A page with more is closed."
+        default=10_000, ge=2, le=1_000_000, description="A page with more events is closed."
     )
 
 
@@ -197,19 +205,21 @@ class TaskReference(Strict):
     task: Name | None = Field(default=None, description="Name of a Task in the same file.")
     file: PathField | None = Field(default=None, description="A file that holds one Task.")
     package: PathField | None = Field(
-        default=None, description="A package, as walle task build makes it."
+        default=None, description="A package made by walle task build."
     )
 
 
 FunctionName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
-"""What scripts call a service or a model."""
+"""Name by which scripts call a service or a model."""
 
 
 class OutboxSpec(Strict):
-    """Bounds of what waits to be sent."""
+    """Bounds of the features that wait to be sent."""
 
     max_bytes: SizeBytes = Field(
-        default=64 * _MIB, ge=1, description="Most bytes that wait; then the source is paused."
+        default=64 * _MIB,
+        ge=1,
+        description="Most bytes that wait; with more, onFull decides.",
     )
 
 
@@ -225,46 +235,48 @@ class TunnelSpec(BaseModel):
     )
     connector: str = Field(default="embedded", description="Name of an installed connector.")
     compression: Literal["zstd", "zlib", "none"] = Field(
-        default="zstd", description="Of what travels."
+        default="zstd", description="Compression of frames."
     )
-    outbox: OutboxSpec = Field(default_factory=OutboxSpec, description="What waits to be sent.")
+    outbox: OutboxSpec = Field(
+        default_factory=OutboxSpec, description="Bounds of the features that wait to be sent."
+    )
     on_full: Literal["wait", "dropOldest"] = Field(
         default="wait",
-        description="When outbox.maxBytes wait: pause the source, or drop the oldest features.",
+        description="With outbox.maxBytes waiting: pause the source, or drop the oldest features.",
     )
     max_age_ms: DurationMs | None = Field(
         default=None,
         alias="maxAge",
         ge=1_000,
-        description="Features that wait and are older, by event time, are dropped.",
+        description="Waiting features older than this, by event time, are dropped.",
     )
 
     @model_validator(mode="after")
     def _drops_where_it_may_wait(self) -> Self:
         if self.connector == "embedded" and (self.on_full != "wait" or self.max_age_ms is not None):
             raise ValueError(
-                "onFull: dropOldest and maxAge are for a tunnel that can be down: the embedded one "
-                "is on this disk; leave them out, or set connector: kafka"
+                "onFull: dropOldest and maxAge are for a tunnel that can be down: the embedded "
+                "tunnel is on this disk; leave them out, or set connector: kafka"
             )
         return self
 
 
 class DeadLettersSpec(BaseModel):
-    """Where dead letters go besides the data directory; the connector validates its own keys."""
+    """Sink of dead letters besides the data directory; the connector validates its own keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     connector: str = Field(description="Name of an installed connector that takes dead letters.")
 
 
 class SinkSpec(BaseModel):
-    """Where merged features go; the connector validates its own keys."""
+    """Sink of merged features; the connector validates its own keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     connector: str = Field(description="Name of an installed connector that takes features.")
 
 
 class RuntimeSpec(Strict):
-    """How a pipeline runs."""
+    """Processes, batches and memory of a running pipeline."""
 
     kind: Literal["local", "ray", "cluster"] = Field(
         default="local",
@@ -275,40 +287,42 @@ class RuntimeSpec(Strict):
         default=0,
         ge=0,
         le=2,
-        description="Nodes of a cluster that have a warm copy of a partition besides its own.",
+        description="Nodes of a cluster that keep a warm copy of a partition besides its own node.",
     )
     partitions: StrictInt = Field(
         default=16, ge=1, le=1024, description="Fixed when the data directory is made."
     )
-    hosts: StrictInt = Field(default=1, ge=1, le=HOSTS_MAX, description="They own the partitions.")
+    hosts: StrictInt = Field(
+        default=1, ge=1, le=HOSTS_MAX, description="Processes that own the partitions."
+    )
     host_cpus: Share = Field(
         default=1.0,
         alias="hostCpus",
-        description="Cores that Ray reserves for a host of a cluster: 0.5 half a one, 0 none.",
+        description="Cores that Ray reserves for a host of a cluster; 0.5 is half a core.",
     )
     batch_events: StrictInt = Field(
-        default=2_000, ge=1, le=100_000, description="Most events per batch, however quick."
+        default=2_000, ge=1, le=100_000, description="Most events per batch."
     )
     latency_target_ms: DurationMs = Field(
         default=500,
         alias="latencyTarget",
         ge=1,
-        description="Longest time from a batch to its commit: batches are cut to it.",
+        description="Longest time from a batch to its commit; batches are sized for it.",
     )
     vms: StrictInt | None = Field(
-        default=None, ge=1, le=64, description="Per task; as many as hosts when left out."
+        default=None, ge=1, le=64, description="VMs per task; the number of hosts when left out."
     )
     device_vms: StrictInt = Field(
         default=64, ge=1, le=10_000, description="VMs per task with isolation: device."
     )
     warm_vms: StrictInt = Field(
-        default=0, ge=0, le=64, description="VMs made ahead, for the next task or replacement."
+        default=0, ge=0, le=64, description="Spare VMs for the next task or replacement."
     )
     vm_idle_ms: DurationMsOrNever = Field(
         default=None,
         alias="vmIdle",
         ge=100,
-        description="A VM without runs for so long is destroyed, except a task's last; or never.",
+        description="A VM without runs for this time is destroyed, except a task's last VM.",
     )
     vm_runs: StrictInt | None = Field(
         default=None, ge=1, description="A VM is replaced after this number of runs."
@@ -319,9 +333,11 @@ class RuntimeSpec(Strict):
         ge=64 * _MIB,
         description="Memory above which runs are stopped; 3/4 of the machine's when left out.",
     )
-    minimum_isolation: Policy = Field(default="shared", description="Least, of any package.")
+    minimum_isolation: Policy = Field(
+        default="shared", description="Weakest isolation that a package may have."
+    )
     active_devices: StrictInt = Field(
-        default=10_000, ge=0, le=10_000_000, description="Kept in memory per partition."
+        default=10_000, ge=0, le=10_000_000, description="Devices kept in memory per partition."
     )
 
 
@@ -332,14 +348,14 @@ class SnapshotsSpec(Strict):
         default=None,
         description="A folder that every machine reaches, or file://, s3://, gs://, az://.",
     )
-    path: PathField | None = Field(default=None, description="The same, of a folder alone.")
+    path: PathField | None = Field(default=None, description="A folder, in place of url.")
     every_ms: DurationMs = Field(
-        default=60_000, alias="every", ge=100, description="Time between two."
+        default=60_000, alias="every", ge=100, description="Time between two snapshots."
     )
-    keep: StrictInt = Field(default=2, ge=2, le=1_000, description="Snapshots that stay.")
+    keep: StrictInt = Field(default=2, ge=2, le=1_000, description="Snapshots that are kept.")
     options: dict[Literal["endpoint", "region"], str] = Field(
         default_factory=dict,
-        description="How an object store is reached; credentials come from the environment.",
+        description="Access to an object store; credentials come from the environment.",
     )
 
     @model_validator(mode="after")
@@ -350,50 +366,54 @@ class SnapshotsSpec(Strict):
 
     @property
     def place(self) -> str:
-        """Where they go: a folder, or a URL."""
+        """Place of the snapshots: a folder, or a URL."""
         return self.url or str(self.path)
 
 
 class StateSpec(StoreSpec):
-    """How state is kept."""
+    """Storage of state, and its snapshots."""
 
     snapshots: SnapshotsSpec | None = Field(
-        default=None, description="Where a partition's state is found by its next owner."
+        default=None, description="Copies of the state for a partition's next owner."
     )
 
 
 class PipelineSpec(Strict):
-    """What a pipeline is."""
+    """Contents of a pipeline."""
 
-    source: SourceSpec = Field(description="Where events come from.")
+    source: SourceSpec = Field(description="Source of events.")
     sequence: SequenceSpec = Field(
-        default_factory=SequenceSpec, description="How event sequences are built."
+        default_factory=SequenceSpec, description="Rules by which events become page sequences."
     )
-    tasks: tuple[TaskReference, ...] = Field(min_length=1, description="What runs.")
+    tasks: tuple[TaskReference, ...] = Field(min_length=1, description="Tasks that run.")
     tunnel: TunnelSpec = Field(default_factory=TunnelSpec, description="The way to the cloud.")
     dead_letters: DeadLettersSpec | None = Field(
-        default=None, description="Where dead letters go besides the data directory."
+        default=None, description="Sink of dead letters besides the data directory."
     )
     sinks: dict[Name, SinkSpec] = Field(
-        default_factory=dict, description="By name, where merged features go beside the table."
+        default_factory=dict, description="Sinks of merged features besides the table, by name."
     )
     services: dict[FunctionName, ServiceReference] = Field(
         default_factory=dict,
-        description="Of the cloud, for ctx.call_cloud: by name, who answers.",
+        description="Services of the cloud for ctx.call_cloud, by name.",
     )
     models: dict[FunctionName, ModelReference] = Field(
         default_factory=dict,
-        description="Of the host, for ctx.run_model: by name, an ONNX file or a function of numpy "
-        "arrays.",
+        description="Models of the host for ctx.run_model, by name: an ONNX file or a function of "
+        "numpy arrays.",
     )
     engine: EngineSpec | None = Field(
         default=None,
         description="Actors that run the ONNX models for all hosts, with `runtime.kind: ray`; the "
-        "hosts do it when left out.",
+        "hosts run them when left out.",
     )
-    reports: ReportsSpec | None = Field(default=None, description="How tasks do, for the cloud.")
-    runtime: RuntimeSpec = Field(default_factory=RuntimeSpec, description="How it runs.")
-    state: StateSpec = Field(default_factory=StateSpec, description="How state is kept.")
+    reports: ReportsSpec | None = Field(
+        default=None, description="Reports to the cloud about the results of tasks."
+    )
+    runtime: RuntimeSpec = Field(
+        default_factory=RuntimeSpec, description="Processes, batches and memory."
+    )
+    state: StateSpec = Field(default_factory=StateSpec, description="Storage of state.")
 
     @model_validator(mode="after")
     def _has_work_for_its_engine(self) -> Self:

@@ -1,8 +1,8 @@
-"""YAML with places: plain values, and where in the file each of them stands.
+"""Reader of YAML that keeps plain values and the place of each in the file.
 
-Safe (plain tags, JSON values only) and bounded (size, nodes, aliases, depth): a
-definition may come from anywhere. Place in the data flow: the file comes in,
-``Document`` goes out to ``overrides`` and ``loader``.
+A definition may come from anywhere, so the reader is safe (plain tags, JSON values
+only) and bounded (size, nodes, aliases, depth). Place in the data flow: the file
+comes in, and a ``Document`` goes out to ``overrides`` and ``loader``.
 """
 
 import math
@@ -22,9 +22,10 @@ _MAX_DEPTH: Final = 60
 _TOO_LARGE: Final = "the document is too large (aliases count every time)"
 _TAG: Final = "tag:yaml.org,2002:"
 _SCALAR_TAGS: Final = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null"))
-# dates are text here: config holds JSON values; '=' and '<<' have no meaning
+# config holds JSON values, so dates are text; '=' and '<<' have no meaning
 _NO_TAGS: Final = frozenset(_TAG + name for name in ("timestamp", "value", "merge"))
-# who does not answer has to be named; what is no HOST:PORT is refused, and then not shown
+# these values appear in errors about unreachable brokers, so they are not masked everywhere; a
+# malformed HOST:PORT is refused without being shown
 _ADDRESSES: Final = frozenset({"brokers"})
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**64 - 1
@@ -54,13 +55,13 @@ class _BoundedLoader(yaml.SafeLoader):
 
 
 def read_documents(path: Path, environ: Mapping[str, str]) -> list[Document]:
-    """Read the documents of a file; empty ones are left out.
+    """Read the documents of a file; empty documents are left out.
 
     Variables are ``${VAR}`` and ``${VAR:-default}``; ``$$`` is a dollar.
 
     Raises:
-        SpecFileError: The file cannot be read (then without a line), or is not
-            YAML as we allow it.
+        SpecFileError: The file cannot be read (the error has no line then), or is not
+            YAML within our limits.
     """
     name = str(path)
     text = _read_text(path)
@@ -78,7 +79,7 @@ def parse_override(text: str) -> Any:
     """Parse the value of an override as YAML: a number, text, a list.
 
     Raises:
-        SpecFileError: It is not YAML.
+        SpecFileError: The text is not YAML.
     """
     try:
         nodes = list(yaml.compose_all(text, Loader=_BoundedLoader))
@@ -204,7 +205,7 @@ class _Builder:
         return value
 
     def _reparsed(self, text: str, key: Key) -> Any:
-        # a scalar only: what looks like a list, a comment or an alias is text
+        # scalars only: a text that looks like a list, a comment or an alias stays text
         resolve = self._yaml.resolve
         tag = resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]  # stubs
         if tag == _TAG + "str":

@@ -1,7 +1,7 @@
 """Overrides of the command line: ``--set a.b=c``.
 
 Place in the data flow: between reading a document and validating it, so that a
-value from the command line is checked exactly as one from the file.
+value from the command line is checked exactly like a value from the file.
 """
 
 from typing import Any, Final
@@ -18,10 +18,10 @@ _PARTS: Final = ("spec", "metadata")
 def apply_override(document: Document, text: str) -> None:
     """Set one value: ``spec.a.b=c``, or ``spec.tasks.0.task=c`` in a list.
 
-    Mappings on the way that are missing are made.
+    Missing mappings on the way are made.
 
     Raises:
-        SpecFileError: It is malformed, or there is no such place.
+        SpecFileError: The override is malformed, or its place does not exist.
     """
     dotted, separator, value = text.partition("=")
     parts = dotted.split(".")

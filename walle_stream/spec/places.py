@@ -1,7 +1,7 @@
-"""Where the parts of a pipeline read and write: no place may be that of two of them.
+"""Check that no two parts of a pipeline read or write the same place.
 
-A pipeline that reads what it writes never ends: each dead letter, read as an event, makes
-another one.
+A pipeline that reads its own output never ends: each dead letter, read as an event, makes
+another dead letter.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -12,16 +12,16 @@ from walle_stream.spec.document import Key
 
 @runtime_checkable
 class HasPlaces(Protocol):
-    """A connector's model that knows where it reads or writes; others are not looked at."""
+    """A connector's model that knows its places; other models are not checked."""
 
     def places(self) -> Mapping[str, frozenset[Hashable]]:
-        """Return by key what identifies the place, in all the ways that it can be reached."""
+        """Return the places by key, each as all the identities by which it can be reached."""
 
 
 def find_shared(parts: Mapping[Key, object]) -> Iterator[tuple[Key, str]]:
-    """Yield places that belong to two keys: the later key, and what is wrong with it.
+    """Yield the later key and a message for each place that two keys name.
 
-    ``parts`` are connectors' models by their key under ``spec``.
+    ``parts`` has the connectors' models by their key under ``spec``.
     """
     seen: dict[Hashable, str] = {}
     for part, model in parts.items():

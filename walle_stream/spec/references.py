@@ -1,4 +1,4 @@
-"""What a pipeline refers to by name: services of the cloud, models of the host."""
+"""A pipeline's references by name: services of the cloud and models of the host."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +21,9 @@ from walle_stream.spec.strict import Strict
 
 
 def one_of(*keys: str) -> Callable[[dict[str, Any]], None]:
-    """Return what adds to a JSON schema that exactly one of the keys is there."""
+    """Return a function that makes a JSON schema require exactly one of the keys."""
 
-    # null is as good as left out, so that an override can take a key away
+    # null counts as left out, so that an override can remove a key
     def require_one(schema: dict[str, Any]) -> None:
         schema["oneOf"] = [
             {"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in keys
@@ -36,7 +36,7 @@ _FunctionPath = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[A-Za-z_]\w*$")
 ]
 
-# imported before a process of another runtime stands where the shell did
+# made absolute here, because a process of another runtime has another working directory
 _FunctionFile = Annotated[PathField, AfterValidator(Path.absolute)]
 
 
@@ -49,7 +49,7 @@ def _check_place(file: Path | None, function: str) -> None:
 
 
 class ServiceReference(Strict):
-    """Who answers calls: a Python function, a model of the pipeline, or a server over HTTP."""
+    """A service for calls: a Python function, a model of the pipeline, or an HTTP server."""
 
     model_config = ConfigDict(json_schema_extra=one_of("function", "model", "http"))
     file: _FunctionFile | None = Field(
@@ -59,31 +59,32 @@ class ServiceReference(Strict):
         default=None, description="NAME in the file, or package.module:NAME."
     )
     model: str | None = Field(
-        default=None, description="NAME of `models`: inputs and outputs are arrays by name."
+        default=None, description="A name in `models`; inputs and outputs are arrays by name."
     )
     http: str | None = Field(
-        default=None, description="URL that the question is posted to; it answers with JSON."
+        default=None, description="URL to which the call is posted; the server answers with JSON."
     )
     token_file: PathField | None = Field(
-        default=None, description="For `http`: a bearer token, read again when it changes."
+        default=None, description="For `http`: file of a bearer token, read again when it changes."
     )
     timeout_ms: DurationMs = Field(
-        default=10_000, alias="timeout", ge=1, le=3_600_000, description="Of one attempt."
+        default=10_000, alias="timeout", ge=1, le=3_600_000, description="Timeout of one attempt."
     )
     attempts: StrictInt | None = Field(
         default=None,
         ge=1,
         le=100,
-        description="After time-outs, lost connections, 429 and 5xx; 3 for `http`, else 1.",
+        description="Most attempts, after timeouts, lost connections, 429 and 5xx; 3 for `http`, "
+        "else 1.",
     )
     backoff_ms: DurationMs = Field(
         default=100,
         alias="backoff",
         le=60_000,
-        description="Before the second attempt; doubled for each further one.",
+        description="Pause before the second attempt; it doubles before each further attempt.",
     )
     concurrency: StrictInt = Field(
-        default=4, ge=1, le=64, description="Calls that are answered at the same time."
+        default=4, ge=1, le=64, description="Calls answered at the same time."
     )
 
     @model_validator(mode="after")
@@ -124,13 +125,13 @@ class ModelReference(Strict):
         default=None, description="ONNX file; the tensor engine runs it."
     )
     backend: Literal["numpy", "reference", "cupy"] = Field(
-        default="numpy", description="Of the tensor engine, for `onnx`; cupy: on a GPU."
+        default="numpy", description="Backend of the tensor engine, for `onnx`; cupy uses a GPU."
     )
     threads: StrictInt | None = Field(
         default=None,
         ge=1,
         le=1_024,
-        description="Of products of matrices, for `onnx`; 1 when left out, where numpy's library "
+        description="Threads of matrix products, for `onnx`; 1 when left out, if numpy's library "
         "can be told.",
     )
     batch: StrictInt | None = Field(
@@ -138,7 +139,7 @@ class ModelReference(Strict):
         ge=16,
         le=4_096,
         multiple_of=16,
-        description="Rows of each evaluation, put together from many runs; for `onnx`.",
+        description="Rows of each evaluation, collected from many runs; for `onnx`.",
     )
     file: _FunctionFile | None = Field(
         default=None, description="Python file; left out when function is package.module:NAME."

@@ -1,4 +1,4 @@
-"""``spec.reports``: how tasks do, counted on the devices and sent to the cloud."""
+"""``spec.reports``: counts of the results of tasks, made on the devices and sent to the cloud."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from walle_stream.spec.strict import Strict
 
 
 class ReportsSpec(Strict):
-    """Reports of the pipeline's tasks; there are none where it is left out."""
+    """Reports of the pipeline's tasks; a pipeline without this key sends none."""
 
     every: DurationMs = Field(
         default=10_000, ge=100, description="Shortest time between two reports of a partition."

@@ -1,7 +1,7 @@
 """Durations and sizes as people write them.
 
-Exact: parsed with integers, never through floating point. Place in the data
-flow: the leaves of ``models`` and of the connectors' models.
+Parsing is exact: it uses integers, never floating point. Place in the data flow:
+the leaves of ``models`` and of the connectors' models.
 """
 
 import re
@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from walle_stream.spec.document import shown
 
-# bounded, so that no text makes a number that is expensive to handle
+# bounded, so that no text gives a number that is expensive to handle
 _NUMBER: Final = r"([0-9]{1,18})(?:\.([0-9]{1,9}))?"
 _DURATION: Final = re.compile(_NUMBER + r"(ms|s|m|h|d)")
 _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -28,7 +28,7 @@ _SIZE_BYTES: Final = {
 _MAX_MS: Final = 3_650 * 86_400_000
 _MAX_BYTES: Final = 2**63 - 1
 DURATION_PATTERN: Final = r"^[0-9]{1,18}(\.[0-9]{1,9})?(ms|s|m|h|d)$"
-"""Of durations in the JSON Schema."""
+"""Pattern of durations in the JSON Schema."""
 
 _DURATION_SCHEMA: Final[dict[str, Any]] = {
     "type": "string",
@@ -41,7 +41,7 @@ def parse_duration_ms(text: object) -> int:
     """Parse ``250ms``, ``10s``, ``30m``, ``1.5h``, ``2d`` to whole milliseconds, halves up.
 
     Raises:
-        ValueError: It is no duration, or longer than ten years.
+        ValueError: The text is not a duration, or is longer than ten years.
     """
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -58,7 +58,7 @@ def parse_duration_or_never(text: object) -> int | None:
     """Parse a duration, or ``never`` as None.
 
     Raises:
-        ValueError: It is neither, or longer than ten years.
+        ValueError: The text is neither, or is longer than ten years.
     """
     if text == "never":
         return None
@@ -69,7 +69,7 @@ def parse_duration_or_never(text: object) -> int | None:
 
 
 def format_duration(milliseconds: int) -> str:
-    """Return the shortest text that parses to a duration."""
+    """Return the shortest text that parses to these milliseconds."""
     for unit, factor in reversed(_DURATION_MS.items()):
         if milliseconds and milliseconds % factor == 0:
             return f"{milliseconds // factor}{unit}"
@@ -80,7 +80,7 @@ def parse_size_bytes(value: object) -> int:
     """Parse ``64MiB``, ``1MB``, ``512KiB`` or a plain number to whole bytes, halves up.
 
     Raises:
-        ValueError: It is no size, or over 63 bits.
+        ValueError: The value is not a size, or is over 63 bits.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         size = value

@@ -1,8 +1,8 @@
 """JSON Schema of the definitions, for editors.
 
-Describes what stands in the YAML: durations and sizes as text, the connector's
-keys beside ``connector``, and ``${VAR}`` wherever a scalar may stand, so that no
-file that the loader accepts is marked as wrong.
+The schema describes the YAML text: durations and sizes as text, the connector's
+keys beside ``connector``, and ``${VAR}`` in place of any scalar. An editor thus
+marks no file as wrong that the loader accepts.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -105,7 +105,7 @@ def _accepting(schema: Any) -> Any:
             described[key] = _accepting(described[key])
     default = described.get("default")
     if isinstance(default, dict):
-        # the parts have defaults of their own, written as in YAML
+        # the default's keys have their own defaults, written as in YAML
         del described["default"]
     elif isinstance(default, int) and _is_duration(schema):
         described["default"] = format_duration(default)

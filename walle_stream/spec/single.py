@@ -1,4 +1,4 @@
-"""Loads a file that holds one definition of a kind that pipelines know nothing of."""
+"""Loader of a file with one definition of a kind that pipelines do not use."""
 
 import os
 from collections.abc import Mapping
@@ -24,12 +24,13 @@ def load_single[M: BaseModel](
 def load_document[M: BaseModel](
     file: Path, model: type[M], environ: Mapping[str, str]
 ) -> tuple[Document, M]:
-    """Load the one document of a file, and keep where its values stand.
+    """Load the one document of a file, and keep the places of its values.
 
-    Paths in it are absolute then, from its folder. The model's ``kind`` is a literal.
+    Paths in the result are absolute, resolved from the file's folder. The model's ``kind`` must
+    be a literal.
 
     Raises:
-        SpecFileError: Something is wrong; the message names the place.
+        SpecFileError: The definition is wrong; the message names the place.
     """
     (kind,) = get_args(model.model_fields["kind"].annotation)
     documents = read_documents(file, environ)
@@ -50,10 +51,10 @@ def load_document[M: BaseModel](
 
 
 def kind_of(file: Path) -> str:
-    """Return what the first document of a file says is its kind; empty where it says none.
+    """Return the kind of a file's first document; empty if the document has none.
 
     Raises:
-        SpecFileError: It is no YAML.
+        SpecFileError: The file is not YAML.
     """
     value = read_documents(file, os.environ)[0].value
     kind = value.get("kind") if isinstance(value, dict) else None

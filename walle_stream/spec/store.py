@@ -1,4 +1,4 @@
-"""``spec.state``: how stores are kept on the disk."""
+"""``spec.state``: durability and caches of the stores on the disk."""
 
 from typing import Literal
 
@@ -9,13 +9,13 @@ from walle_stream.spec.strict import Strict
 
 
 class StoreSpec(Strict):
-    """How a store is kept."""
+    """Durability and caches of a store."""
 
     sync: StrictBool | Literal["interval"] = Field(
         default=False,
-        description="What survives a power cut: true, all that was acknowledged, and commits are "
-        "flushed to the disk at once; interval, the same, flushed every syncInterval; false, what "
-        "the operating system had written.",
+        description="Durability through a power cut. true: all acknowledged data survives, and "
+        "each commit is flushed to the disk; interval: the same, flushed every syncInterval; "
+        "false: only data that the operating system had written survives.",
     )
     sync_interval_ms: DurationMs = Field(
         default=100,
@@ -29,7 +29,7 @@ class StoreSpec(Strict):
         alias="cacheSize",
         ge=2**20,
         le=2**40,
-        description="Memory for blocks of all partitions together.",
+        description="Memory for cached blocks of all partitions together.",
     )
     journal_events: int = Field(
         default=20_000,
@@ -37,14 +37,14 @@ class StoreSpec(Strict):
         ge=0,
         le=10_000_000,
         description=(
-            "Events of a partition kept to be handled again after a death, before the devices "
-            "that they touched are written; 0 writes these at every commit."
+            "Events of a partition in the journal, which a restart handles again, before the "
+            "devices that they touched are written; 0 writes these devices at every commit."
         ),
     )
 
     @property
     def sync_ms(self) -> float | None:
-        """How often commits are flushed: None for never, 0 for at once."""
+        """Interval between flushes in milliseconds: None for no flushes, 0 for each commit."""
         if self.sync == "interval":
             return float(self.sync_interval_ms)
         return 0.0 if self.sync else None

@@ -14,16 +14,16 @@ class Strict(BaseModel):
         frozen=True,
         alias_generator=to_camel,
         validate_by_name=True,
-        # built when first used: most commands never validate
+        # built at the first use, because most commands never validate
         defer_build=True,
     )
 
 
 def refuse_twice(where: str, names: Sequence[str]) -> None:
-    """Refuse a name that stands twice in the list at the key ``where``; for validators.
+    """Refuse a list at the key ``where`` that has a name twice; for validators.
 
     Raises:
-        ValueError: One stands there twice.
+        ValueError: A name appears twice.
     """
     for name in names:
         if names.count(name) > 1:

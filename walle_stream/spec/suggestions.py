@@ -1,4 +1,4 @@
-"""Did you mean: the known name that is nearest to a wrong one."""
+"""Suggestions for a wrong name: the nearest known name, or the allowed names."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -10,7 +10,7 @@ _SHOWN_MAX: Final = 10
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message: ``, did you mean 'x'?``, which are allowed, or nothing."""
+    """Return the end of a message: ``, did you mean 'x'?``, the allowed names, or nothing."""
     names = sorted(set(known))
     close = nearest(name, names)
     if close is not None:
@@ -22,7 +22,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def instead(name: str, known: Sequence[str]) -> str:
-    """Return the end of a message: what could be meant, or what there is, the last ten of it."""
+    """Return the end of a message: the nearest name, or the last ten of the known names."""
     close = nearest(name, known)
     if close is not None:
         return f", did you mean {close!r}?"
@@ -34,10 +34,10 @@ def instead(name: str, known: Sequence[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the known name that is nearest; None when none is alike enough, from 0 to 1."""
+    """Return the nearest known name; None when no similarity, from 0 to 1, reaches ``cutoff``."""
     if len(name) > _NAME_MAX:
         return None
-    # a user of another convention writes page_timeout for pageTimeout
+    # a user of another convention may write page_timeout for pageTimeout
     by_spelling = {name.lower().replace("_", "").replace("-", ""): name for name in sorted(known)}
     spelling = name.lower().replace("_", "").replace("-", "")
     close = get_close_matches(spelling, by_spelling, 1, cutoff)

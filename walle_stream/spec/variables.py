@@ -1,8 +1,8 @@
 """``${VAR}`` and ``${VAR:-default}`` in scalars of a definition.
 
-As in a shell: the default counts when the variable is missing or empty, ``$$``
-is a dollar. Place in the data flow: ``nodes`` calls it for every scalar with a
-dollar.
+As in a shell, the default replaces a missing or empty variable. ``$$`` is a
+dollar. Place in the data flow: ``nodes`` calls this module for every scalar with
+a dollar.
 """
 
 import re
@@ -19,7 +19,7 @@ class Substitution(NamedTuple):
     is_whole: bool
     """Whether the scalar was one ``${...}`` and nothing else."""
     secrets: tuple[str, ...]
-    """Values that came from the environment."""
+    """Values from the environment."""
 
 
 def substitute(text: str, environ: Mapping[str, str]) -> Substitution:

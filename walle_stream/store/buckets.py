@@ -48,7 +48,10 @@ _REFUSALS: Final = (
     (
         # without credentials in the environment, obstore asks the machine's own metadata address
         re.compile(r"169\.254\.169\.254|metadata\.google\.internal|metadata/identity"),
-        "there are no credentials: give them in the environment (AWS_ACCESS_KEY_ID, ...)",
+        (
+            "there are no credentials: give them in the environment (AWS_ACCESS_KEY_ID, "
+            "GOOGLE_APPLICATION_CREDENTIALS or AZURE_STORAGE_ACCOUNT_KEY, ...)"
+        ),
     ),
     (
         re.compile("status code: 40[13]|InvalidAccessKeyId|UserNotFound"),

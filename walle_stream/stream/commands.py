@@ -1,6 +1,6 @@
-"""What goes into a partition's core besides events, and what comes out of it.
+"""Inputs of a partition's core besides events, and its outputs.
 
-In the data flow: the partition's host has VMs make the ``Runs`` that a batch woke; a
+Place in the data flow: VMs of the partition's host make the ``Runs`` that a batch woke. A
 ``Told`` comes down the tunnel.
 """
 
@@ -12,41 +12,42 @@ from walle_stream.stream.pages import PageInput, ToldInput
 from walle_stream.wire.event_batch import RefusedRow
 
 REPLY_POSITION: Final = 1 << 40
-"""Replies have their calls' numbers behind this as positions: when one arrives is
-left to chance, and must not be seen in the positions of events."""
+"""Offset of the positions of replies: a reply's position is this plus its call's number. The
+arrival of a reply is left to chance, and must not affect the positions of events."""
 
 MESSAGE_POSITION: Final = 1 << 41
-"""Messages have their partition's numbers of them behind this as positions; those that waited
-for their device's first event the same less this, as they run before it."""
+"""Offset of the positions of messages: a message's position is this plus its number in the
+partition. A message that waited for its device's first event runs before that event, so its
+position is its number minus this."""
 
 type Runs = dict[tuple[str, str], dict[str, list[tuple[int, int, PageInput | ToldInput]]]]
-"""What to run, by (task, program) and device: (trigger position, clock_ms, page), ascending.
+"""Runs by (task, program) and device: (trigger position, clock_ms, page), ascending.
 See ``RunTask``."""
 
 
 class RunTask(msgspec.Struct, gc=False):
-    """One run: this task for this device over this page."""
+    """One run of a task for a device over a page."""
 
     device_id: str
     task: str
     position: int
-    """Trigger position: which released event of the device woke the task,
-    from 1; orders the device's features and seeds the guest's random."""
+    """Trigger position: number, from 1, of the device's released event that woke the task. It
+    orders the device's features and seeds the guest's random numbers."""
     clock_ms: int
-    """The guest's clock: event time of the waking event."""
+    """The guest's clock: time of the event that woke the task."""
     page: PageInput | ToldInput
     program: str
-    """Which of the task's versions this device has, as VMs know it."""
+    """Version of the task on this device, by the VMs' name."""
 
 
 class Woken(NamedTuple):
-    """What came of a batch."""
+    """Results of a batch."""
 
     runs: Runs
     refused: list[RefusedRow]
-    """Events that cannot be stored, then those that came too late for their device's order."""
+    """Events that cannot be stored, then events that came too late for their device's order."""
     events: int
-    """That were taken: the others, late ones among them."""
+    """Number of taken events, late ones included."""
     exits: int
     """Pages that an exit ended."""
 
@@ -59,15 +60,15 @@ class Told(NamedTuple):
     position: int
     given: ToldInput
     clock_ms: int | None = None
-    """The guest's clock; None: the partition's watermark."""
+    """The guest's clock; None for the partition's watermark."""
 
 
 class StreamCounts(msgspec.Struct):
-    """What batches did to the event sequences since the last commit: names as in ``Counters``."""
+    """Counts of the event sequences since the last commit, named as in ``Counters``."""
 
     events: int = 0
     devices: int = 0
-    """That were never seen before."""
+    """New devices."""
     page_sequences: int = 0
     timed_out_pages: int = 0
     reentered_pages: int = 0

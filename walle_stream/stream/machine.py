@@ -1,10 +1,10 @@
 """The reference core of one partition: events in, runs and rows out.
 
-``Core`` says what each method does. No I/O happens here: rows of devices that are not in
-memory are handed in by the caller (``absent`` tells which).
+``Core`` describes each method. No I/O happens here: the caller provides the rows of the
+``absent`` devices.
 
-A device here is a virtual actor: activated by its first event, passivated when
-others are more recent.
+A device is a virtual actor: its first event activates it, and it is passivated when
+other devices are more recent.
 """
 
 from collections import defaultdict
@@ -68,14 +68,14 @@ class PartitionMachine(Core):
         self.watermark_ms = -1
         self._late: list[Event] = []
         self._devices: dict[str, _Device] = {}
-        self._touched: dict[str, _Device] = {}  # by the events at hand
-        self._dirty: dict[str, int] = {}  # since which batch, ascending
+        self._touched: dict[str, _Device] = {}  # by the current batch
+        self._dirty: dict[str, int] = {}  # number of the first dirty batch, ascending
         self._emitted: dict[str, _Device] = {}
-        self._resting: set[str] = set()  # those armed that are not in memory
+        self._resting: set[str] = set()  # devices with a timer that are not in memory
         self._timers: list[tuple[int, str]] = []
         self._armed: dict[str, int] = {}
         self._runs = _no_runs()
-        self._waking = list[OpenPages]()  # those that append to runs by themselves
+        self._waking = list[OpenPages]()  # pages that append to runs by themselves
         self._device: _Device = _Device("", DeviceSequence(default.policy), default)
 
     @property
@@ -158,7 +158,7 @@ class PartitionMachine(Core):
             device = touched.get(event.device_id)
             if device is None:
                 if devices[event.device_id].as_of >= self.number:
-                    continue  # it has had this batch: that is only time to the others
+                    continue  # the device had this batch; for others it only advances time
                 device = touch(event.device_id)
             self._device = device
             device.accept(event, watermark, self)
@@ -169,7 +169,7 @@ class PartitionMachine(Core):
             self._finish()
         else:
             self._fire_timers(watermark)
-        for pages in self._waking:  # runs belong to their batch, and must not outlive it
+        for pages in self._waking:  # their runs must not outlive the batch
             pages.wake_page, pages.wakes = None, []
         self._waking.clear()
         refused = [*batch.refused, *self._refused(batch, events)] if self._late else batch.refused
@@ -180,10 +180,10 @@ class PartitionMachine(Core):
         self._runs, now_ms = _no_runs(), max(self.watermark_ms, 0)
         for device_id, task, position, given, clock_ms in told:
             device = self._touch(device_id)
-            # one that has no event yet must be there after a death, too
+            # a device without events must exist after a crash, too
             self._emitted[device_id] = device
             program = device.tasks.programs.get(task)
-            if program is not None:  # else it was uninstalled since it called
+            if program is not None:  # None if the task was uninstalled after its call
                 run = (position, now_ms if clock_ms is None else clock_ms, given)
                 self._runs[task, program][device_id].append(run)
         return self._runs
@@ -208,7 +208,7 @@ class PartitionMachine(Core):
         for run, answer in sorted(calls, key=_run_order):
             device = self._emitted[run.device_id] = self._devices[run.device_id]
             for index, call in enumerate(answer, 1):
-                # the name is what the guest's ``call_cloud`` returned
+                # the same name that the guest's ``call_cloud`` returned
                 numbered.append((run, device.next_call, f"{run.position}.{index}", call))
                 device.next_call += 1
         return numbered
@@ -255,12 +255,12 @@ class PartitionMachine(Core):
     # The sink of DeviceSequence
 
     def event(self, event: Event, page: OpenPage | None) -> bool:
-        """Take a released event: advance the trie, collect the runs it wakes."""
+        """Take a released event: advance the trie and collect the runs that it wakes."""
         device = self._device
         tasks = device.tasks
         woken = alone = None
         if not device.cursor and event.page_id not in tasks.ids:
-            woken = alone = tasks.alone.get(event.id)  # the usual case, without a call
+            woken = alone = tasks.alone.get(event.id)  # the common case, without a call
         if woken is None:
             device.cursor, woken = tasks.advance(device.cursor, event.id, event.page_id)
         if woken:
@@ -268,7 +268,7 @@ class PartitionMachine(Core):
             device_id, all_runs = device.device_id, self._runs
             if page is None or page.rows is None:
                 page_in = page_input(event, page, tasks.policy.fields)
-            else:  # an open page that woke tasks before
+            else:  # an open page that already woke tasks
                 page_in = (page.rows, len(page.events))
                 if alone is not None:
                     pages.wake_page, pages.wake_id = page, event.id
@@ -292,7 +292,7 @@ class PartitionMachine(Core):
             counts.overflowed_pages += 1
 
     def duplicate(self, event: Event) -> None:  # noqa: ARG002 - the sink's signature
-        """Count an event that was seen before."""
+        """Count a duplicate event."""
         self.counts.duplicate_events += 1
 
     def late(self, event: Event) -> None:
@@ -316,7 +316,7 @@ class PartitionMachine(Core):
         late, self._late, order = self._late, [], list(map(id, events))
         for event in late:
             index = batch.kept[order.index(id(event))]
-            reason = f"event time {event.event_time_ms} lies below an event already released"
+            reason = f"event time {event.event_time_ms} is earlier than a released event"
             record = msgspec.json.encode(event)
             yield RefusedRow(index, "late", reason, event.device_id, event.ingest_time_ms, record)
 
@@ -347,8 +347,8 @@ class PartitionMachine(Core):
         return device
 
     def _rearm(self, device: _Device) -> None:
-        # armed is the device's deadline or earlier: moving it on with every event would
-        # cost more than to look in vain now and then
+        # the armed time is the device's deadline or earlier: to update it at every event would
+        # cost more than an occasional check in vain
         deadline, device_id = device.sequence.due_ms, device.device_id
         if deadline < self._armed.get(device_id, NEVER_MS):
             self._armed[device_id] = deadline
@@ -377,7 +377,7 @@ class PartitionMachine(Core):
         self._timers = sorted((deadline, name) for name, deadline in kept.items())
 
     def _due(self, watermark: int) -> Iterator[str]:
-        # down the heap as far as timers are due
+        # walks down the heap as far as timers are due
         timers, open_indices = self._timers, [0]
         while open_indices:
             index = open_indices.pop()

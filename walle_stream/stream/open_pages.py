@@ -1,13 +1,13 @@
-"""The page level of one device: which open page each event belongs to.
+"""The page level of one device: the assignment of events to open pages.
 
-Events come ordered (``DeviceSequence`` does that) and leave through the sink
-with their page. Pages may nest, interleave and be entered again; what ends a
-page without an exit event (time-out, re-entry, too many events) makes a
-synthetic ``page_exit``, which goes the way of a natural one.
+Events come ordered from ``DeviceSequence``, and leave through the sink with their
+page. Pages may nest, interleave and be entered again. A page that ends without an
+exit event (timeout, re-entry, too many events) gets a synthetic ``page_exit``, which
+is handled like a natural one.
 
-Invariants: an event is in at most one page; an open page has at least its
-enter; no page times out before ``due_ms``. It is not moved on with every
-event, but when it is looked at: pages time out seldom.
+Invariants: an event is in at most one page. An open page has at least its enter. No
+page times out before ``due_ms``, which is not updated at every event, but only at a
+check, because timeouts are rare.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -26,37 +26,37 @@ class _EveryId:
 
 
 EVERY_ID: Final[Container[str]] = _EveryId()
-"""Every event matters."""
+"""Contains every id, so that every event matters."""
 
 type PageHeader = tuple[str, str, int, int]
 """An open page without its rows: (page_id, page_instance, ordinal, enter_time_ms)."""
 
 
 class PageSink(Protocol):
-    """What the page level reports, in order."""
+    """Receiver of the page level's reports, in order."""
 
     def event(self, event: Event, page: OpenPage | None) -> bool:
         """Take the device's next event, if it may matter (see ``OpenPages``).
 
         Args:
-            event: As the source gave it, or a synthetic ``page_exit``.
-            page: The page it belongs to, which has its row already; where the
-                event ends the page, ``page.cause`` says why. None for an event
-                on a page that was never entered.
+            event: The source's event, or a synthetic ``page_exit``.
+            page: The event's page, which has its row already. If the event ends
+                the page, ``page.cause`` has the reason. None for an event on a
+                page that was never entered.
 
         Returns:
-            Whether the event after this one matters, whatever it is.
+            Whether the next event matters in any case.
         """
 
     def closed(self, cause: str) -> None:
-        """Take note of a page closed after its last event, by one of ``PageInput``'s causes."""
+        """Note that a page was closed after its last event, by a cause of ``PageInput``."""
 
     def missing_enter(self, event: Event) -> None:
-        """Take note of an exit without enter; ``event`` follows, without page."""
+        """Note an exit without an enter; ``event`` follows, without page."""
 
 
 class OpenPages:
-    """The open pages of one device, in the order of their enters. One thread."""
+    """The open pages of one device, in the order of their enters; for one thread."""
 
     __slots__ = (
         "_by_key",
@@ -91,9 +91,9 @@ class OpenPages:
                 closed; None for never.
             max_events: Most rows of a page before its exit, ≥ 1.
             fields: Contents to keep in rows; None keeps all.
-            device_id: The device, for the exits made by time-outs.
-            ids: Event and page ids that matter: the sink gets no other events,
-                except those that it has asked for. May change meanwhile.
+            device_id: The device, for exits by timeouts.
+            ids: Event and page ids that matter. The sink gets other events only
+                if it asked for them. The ids may change later.
         """
         self._ids = ids
         self._is_watched = True
@@ -105,23 +105,23 @@ class OpenPages:
         self._first: OpenPage | None = None  # the page that times out first
         self._closed: list[tuple[int, int]] = []
         self.entered_count = 0
-        """How many pages were entered so far: the last ordinal."""
+        """Number of pages entered so far, which is the last ordinal."""
         self.position = 0
-        """How many events were taken; exits made by us among them."""
+        """Number of taken events, synthetic exits included."""
         self.due_ms = NEVER_MS
         """Ingest watermark before which no page times out; exact after ``settle``."""
         self.wake_page: OpenPage | None = None
-        """The sink may set these three: a further event ``wake_id`` of this open page is no
-        more handed to it, but its run appended to each of ``wakes``."""
+        """The sink may set these three. A further event ``wake_id`` of this open page then does
+        not reach the sink; its run is appended to each of ``wakes``."""
         self.wake_id = ""
         self.wakes: list[list[Any]] = []
 
     def change(self, fields: frozenset[str] | None, ids: Container[str]) -> None:
-        """Keep other contents, and let other events matter, from the next event on."""
+        """Set new contents to keep and new ids that matter, from the next event on."""
         self._fields, self._ids = fields, ids
 
     def take(self, event: Event, sink: PageSink) -> None:
-        """Put the next event into its page and hand both to the sink."""
+        """Put the next event into its page, and give both to the sink."""
         kind = event.kind
         if kind == "page_enter":
             self._enter(event, sink)
@@ -135,7 +135,7 @@ class OpenPages:
         elif kind == "page_exit":
             self._end(page, event, "exit", sink)
         elif len(page.events) < self._max_events:
-            # written out, not a call of event_row: the usual event
+            # event_row inlined, for the most common event
             contents, fields = event.contents, self._fields
             if fields is not None and contents and not fields.issuperset(contents):
                 contents = {name: contents[name] for name in contents if name in fields}
@@ -157,10 +157,10 @@ class OpenPages:
             self._give(event, None, sink)
 
     def close_first(self, sink: PageSink) -> None:
-        """Close the page whose time-out comes first, as of that moment.
+        """Close the page with the first timeout, as of that moment.
 
         The synthetic exit has the event time of the page's last event, and the ingest time of the
-        deadline, which must have been settled.
+        deadline, which ``settle`` must have made exact.
         """
         page = self._first
         if page is not None:
@@ -168,7 +168,7 @@ class OpenPages:
             self._end(page, exit_event, "timeout", sink)
 
     def settle(self) -> int:
-        """Make ``due_ms`` exact and return it; costs a look at each row of the open pages."""
+        """Make ``due_ms`` exact and return it; reads each row of the open pages."""
         if self._timeout_ms is None or not self._by_key:
             self._first, self.due_ms = None, NEVER_MS
         else:
@@ -179,9 +179,9 @@ class OpenPages:
         return self.due_ms
 
     def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
-        """Return what the store must learn, and regard it as stored.
+        """Return changes for the store, and mark them as stored.
 
-        New event rows of open pages are (ordinal, index, row), closed pages with stored rows
+        New event rows of open pages are (ordinal, index, row). Closed pages with stored rows are
         (ordinal, stored row count).
         """
         new_rows = []
@@ -208,9 +208,9 @@ class OpenPages:
         headers: Iterable[PageHeader],
         rows: Mapping[int, Sequence[EventRow]],
     ) -> None:
-        """Open again the pages that ``export`` named; only on a fresh object.
+        """Reopen the pages from ``export``; only on a new object.
 
-        ``rows`` has all rows of these pages by ordinal, in row order: they are in the store.
+        ``rows`` has all stored rows of these pages by ordinal, in row order.
 
         Raises:
             StoreCorruptedError: A page has no rows.

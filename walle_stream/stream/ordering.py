@@ -1,10 +1,10 @@
-"""Events of one device that came out of order, held back for earlier ones that may still come.
+"""Out-of-order events of one device, held back for earlier events that may still come.
 
-A part of ``DeviceSequence``, which holds events in a plain queue while they come
-in order, and decides what is late.
+This is a part of ``DeviceSequence``, which holds events in a plain queue while they
+come in order, and decides which events are late.
 
-Invariants: what is held is never below what was released; it is bounded by the
-events within the order bound.
+Invariants: a held event is never earlier than a released one. Only events within the
+order bound are held.
 """
 
 from bisect import insort
@@ -18,23 +18,23 @@ NEVER_MS: Final = 1 << 62
 
 
 class HeldEvents:
-    """Held events in the order of their own time. One thread."""
+    """Held events in the order of their own time, for one thread."""
 
     __slots__ = ("_arrivals", "_bound_ms", "_events", "_timers", "due_ms")
 
     def __init__(self, bound_ms: int) -> None:
-        """Start with nothing held; events are held ``bound_ms`` of ingest time, ≥ 0."""
+        """Start empty; events are held for ``bound_ms`` of ingest time, ≥ 0."""
         self._bound_ms = bound_ms
         self._arrivals = 0
         self._events: list[tuple[int, int, Event]] = []  # sorted: (event time, arrival, event)
-        # heap of (ingest time, event time, arrival); entries released meanwhile stay in it
-        # until they come to the top
+        # heap of (ingest time, event time, arrival); entries of released events stay in it
+        # until they reach the top
         self._timers: list[tuple[int, int, int]] = []
         self.due_ms = NEVER_MS
         """Ingest watermark at which the first event is due."""
 
     def hold(self, event: Event) -> None:
-        """Take an event that is not late, behind those of its time."""
+        """Take an event that is not late, after the events of the same time."""
         arrival = self._arrivals
         self._arrivals += 1
         entry = (event.event_time_ms, arrival, event)
@@ -46,16 +46,16 @@ class HeldEvents:
         self.due_ms = self._timers[0][0] + self._bound_ms
 
     def release_until(self, time_ms: int) -> list[Event]:
-        """Let the events up to an event time, inclusive, go in the order (event time, arrival)."""
+        """Release events up to an event time, inclusive, in the order (event time, arrival)."""
         return self._release((time_ms, NEVER_MS))
 
     def release_due(self) -> list[Event]:
-        """Let the event go that is due first, behind all before it in (event time, arrival)."""
+        """Release the event that is due first, after all before it in (event time, arrival)."""
         return self._release(self._timers[0][1:]) if self._timers else []
 
     @property
     def events(self) -> list[Event]:
-        """What is held, in the order (event time, arrival)."""
+        """The held events in the order (event time, arrival)."""
         return [event for _, _, event in self._events]
 
     def _release(self, last: tuple[int, int]) -> list[Event]:

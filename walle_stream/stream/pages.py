@@ -1,10 +1,10 @@
 """Open pages: the page-level sequence of a visit while it lasts.
 
 Rows of events are tuples of plain values, projected to the contents that the
-installed tasks read; they are what the store appends and what the VMs get.
-Invariant: a page's rows only grow while it is open, and never change after. So
-whoever an open page is handed to gets the page's own rows and how many to see.
-In the data flow: made by ``OpenPages``, read by the machine and the store.
+installed tasks read. The store appends these rows, and the VMs get them.
+Invariant: a page's rows only grow while it is open, and never change later. So a
+receiver of an open page gets the page's own rows and the number to use.
+Place in the data flow: ``OpenPages`` makes pages; the machine and the store read them.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ type EventRow = tuple[str, str, int, int, dict[str, Any] | None]
 """(id, kind, event_time_ms, ingest_time_ms, contents)."""
 
 type PageInput = tuple[str, str, str, int | None, None, list[EventRow]] | tuple[PageRows, int]
-"""What a run sees, its waking event's row last. Of a page that ended: (page_id, page_instance,
-cause, enter_time_ms, None, rows); of an open page: its rows, and how many of them."""
+"""Input of a run, with the row of the waking event last. An ended page is (page_id, page_instance,
+cause, enter_time_ms, None, rows). An open page is its rows and the number of rows to use."""
 
 type ToldInput = list[Any]
-"""What a task is woken with that the cloud answers, [call, service, error, JSON bytes], or
-sends a message, [sender, number, JSON bytes]."""
+"""Input of a run that a reply wakes, [call, service, error, JSON bytes], or a message,
+[sender, number, JSON bytes]."""
 
 
 class OpenPage:
@@ -47,29 +47,29 @@ class OpenPage:
         self.ordinal = ordinal
         self.enter_time_ms = enter_time_ms
         self.events: list[EventRow] = []
-        """The enter first; a closed page's last row is its exit."""
+        """Rows, the enter first; a closed page's last row is its exit."""
         self.rows: PageRows | None = None
-        """The same for runs, while the page is open and has woken a task."""
+        """The same rows for runs, while the page is open and has woken a task."""
         self.cause = "open"
-        """Why it ended: ``exit``, ``timeout``, ``reenter``, ``overflow``."""
+        """Cause of the end: ``exit``, ``timeout``, ``reenter``, ``overflow``."""
         self.persisted_count = 0
-        """How many of its rows the store has."""
+        """Number of rows that are in the store."""
 
 
 def event_row(event: Event, fields: frozenset[str] | None) -> EventRow:
-    """Project an event to a row with these fields of its contents (None: all)."""
+    """Project an event to a row with these fields of its contents (None for all)."""
     contents = event.contents
-    # the usual case first: everything is wanted, events and rows never change
+    # usually all fields are wanted, and no copy is needed, because events never change
     if fields is not None and contents and not fields.issuperset(contents):
         contents = {name: contents[name] for name in contents if name in fields}
     return (event.id, event.kind, event.event_time_ms, event.ingest_time_ms, contents or None)
 
 
 def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | None) -> PageInput:
-    """Return what a task's script sees when an event wakes it.
+    """Return the input of a task's script for an event that wakes it.
 
-    Without a page, because it was never entered, the event stands alone with the cause ``none``.
-    Fields are as in ``event_row``.
+    Without a page, which was never entered, the event is alone with the cause ``none``. Fields are
+    as in ``event_row``.
     """
     if page is None:
         row = event_row(event, fields)
@@ -82,7 +82,7 @@ def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | Non
 
 
 def plain_page(page: PageInput | ToldInput) -> Any:
-    """Return what a run saw as plain values, for people."""
+    """Return a run's input as plain values, for people."""
     if isinstance(page, list):
         return [*page[:-1], msgspec.Raw(page[-1])]
     if len(page) != 2:  # noqa: PLR2004 - an open page's

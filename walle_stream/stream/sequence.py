@@ -1,15 +1,14 @@
 """Event sequences of one device: time-level in, page-level out (Walle §"event sequence").
 
-Events of a device come in its partition's order; they leave ordered by their
-own time (within a bound), each with the open page it belongs to. Order and
-lateness are those of the device's own clock; timers fire on the ingest
-watermark of the partition that comes with each event.
+Events of a device come in its partition's order. They leave in the order of their
+own time (within a bound), each with its open page. The device's own clock decides
+order and lateness. Timers fire by the partition's ingest watermark, which comes with
+each event.
 
-Invariants: what comes out depends on the events and their watermarks alone:
-neither calling ``advance`` more often nor exporting and restoring at any point
-changes anything; every event accepted leaves exactly once, as an event, a
-duplicate or late. In the data flow: between the source's batch and
-``TriggerTrie``; its sink is ``PartitionMachine``.
+Invariants: the output depends on the events and their watermarks alone; more calls
+of ``advance``, or an export and restore at any point, change nothing. Every accepted
+event leaves exactly once: as an event, a duplicate or late. Place in the data flow:
+between the source's batch and ``TriggerTrie``; the sink is ``PartitionMachine``.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -23,40 +22,39 @@ from walle_stream.stream.ordering import NEVER_MS, HeldEvents
 from walle_stream.stream.pages import EventRow
 
 PAGE_MAX_EVENTS_DEFAULT: Final = 10_000
-"""Most events of one page when the policy does not say."""
+"""Default of the largest number of events of one page."""
 
 _FORGET_AT: Final = 16
 
 
 class SequencePolicy(msgspec.Struct, frozen=True):
-    """How page sequences are built."""
+    """Rules by which events become page sequences."""
 
     page_timeout_ms: int | None = None
-    """A page without a new event for this long (ingest time) is closed; None
-    never does."""
+    """Ingest time without a new event after which a page is closed; None for never."""
     out_of_order_ms: int = 0
-    """Events are held so long for earlier ones; later than that is late."""
+    """Time for which events are held for earlier ones; an event delayed longer is late."""
     page_max_events: int = PAGE_MAX_EVENTS_DEFAULT
-    """Events a page takes before its exit; the one after them closes it."""
+    """Most events of a page before its exit; the next event closes the page."""
     fields: frozenset[str] | None = None
     """Contents that tasks read; None keeps all."""
 
 
 class SequenceSink(PageSink, Protocol):
-    """What a device's sequence reports, in order; it must not call back."""
+    """Receiver of a sequence's reports, in order; it must not call the sequence."""
 
     def duplicate(self, event: Event) -> None:
-        """Take note of an event seen before; it goes no further."""
+        """Note a duplicate event, which goes no further."""
 
     def late(self, event: Event) -> None:
-        """Take an event below what was released already; it goes no further."""
+        """Take an event earlier than a released one; it goes no further."""
 
 
 class DeviceSequence:
-    """State of one device's sequences. One thread.
+    """State of one device's sequences, for one thread.
 
-    Events mostly come in order; then what is held is a queue, of which the first is
-    due first. Out of order they are held by ``HeldEvents``, until none is.
+    Events mostly come in order. Then a queue holds them, whose first event is due
+    first. After an event out of order, ``HeldEvents`` holds events until it is empty.
     """
 
     __slots__ = (
@@ -75,9 +73,9 @@ class DeviceSequence:
     def __init__(
         self, policy: SequencePolicy, device_id: str = "", ids: Container[str] = EVERY_ID
     ) -> None:
-        """Start a device that was never seen.
+        """Start a new device.
 
-        All of the policy but its fields is the same for the device's life.
+        The policy, except its fields, stays the same for the device's life.
         """
         self._bound_ms = policy.out_of_order_ms
         self._highest_ms = -NEVER_MS
@@ -85,12 +83,12 @@ class DeviceSequence:
         self._released_ms = -NEVER_MS
         self._queue: list[Event] = []
         self._held: HeldEvents | None = None
-        self._uids: dict[str, int] = {}  # event times; some are too old to matter
+        self._uids: dict[str, int] = {}  # event times by uid; some are too old to matter
         self._forget_at = _FORGET_AT
         self.pages = OpenPages(
             policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id, ids
         )
-        """The device's open pages: the same object for good."""
+        """The device's open pages; always the same object."""
         self.due_ms = NEVER_MS
         """Ingest watermark before which ``advance`` has nothing to do."""
 
@@ -101,7 +99,7 @@ class DeviceSequence:
 
         The watermark is the highest ingest time of the partition, this event's included.
         """
-        # the hottest code of a pipeline: every branch off the usual path is a call
+        # the hottest code of a pipeline: only uncommon branches make calls
         if self.due_ms <= watermark_ms:
             self.advance(watermark_ms, sink)
         time_ms, uid, uids = event.event_time_ms, event.uid, self._uids
@@ -137,12 +135,12 @@ class DeviceSequence:
     def advance(self, watermark_ms: int, sink: SequenceSink) -> None:
         """Fire the timers that are due, in the order of their deadlines.
 
-        Of one deadline, held events come before pages, and pages in the order
-        of their enters.
+        At the same deadline, held events come before pages, and pages come in the
+        order of their enters.
         """
         pages, queue = self.pages, self._queue
         limit_ms = watermark_ms - self._bound_ms
-        # as long as no page can be due the queue's events are, one after the other
+        # while no page can be due, release due events of the queue one by one
         while queue and queue[0].ingest_time_ms <= limit_ms and pages.due_ms > watermark_ms:
             event = queue.pop(0)
             self._released_ms = event.event_time_ms
@@ -156,14 +154,14 @@ class DeviceSequence:
             self.due_ms = pages.due_ms
 
     def finish(self, sink: SequenceSink) -> None:
-        """Fire every timer: the natural end of a bounded source."""
+        """Fire every timer at the natural end of a bounded source."""
         self.advance(NEVER_MS - 1, sink)
 
     def settle(self) -> int | None:
-        """Make ``due_ms`` exact and return it, None where nothing is due ever.
+        """Make ``due_ms`` exact and return it; None if nothing will be due.
 
-        Exact is what goes to the store: it depends on the events alone, while what is
-        remembered meanwhile depends on when somebody looked.
+        The store gets the exact value, which depends on the events alone. The value kept
+        in between depends on the times of checks.
         """
         due_ms = self.pages.settle()
         if self._queue:
@@ -176,11 +174,11 @@ class DeviceSequence:
     # Rest and activation
 
     def export(self) -> tuple[Any, ...]:
-        """Return everything but the rows of open pages, as plain values.
+        """Return everything except the rows of open pages, as plain values.
 
         Returns:
-            (highest event time seen, highest released, pages entered, count
-            of held events, headers of open pages, held events, uids seen).
+            (highest event time, highest released time, number of entered pages, number
+            of held events, headers of open pages, held events, known uids).
         """
         waiting = self._queue if self._held is None else self._held.events
         held = [(index, *msgspec.structs.astuple(event)) for index, event in enumerate(waiting)]
@@ -204,10 +202,10 @@ class DeviceSequence:
         device_id: str = "",
         ids: Container[str] = EVERY_ID,
     ) -> "DeviceSequence":
-        """Make the sequence that ``export`` described.
+        """Restore a sequence from the result of ``export``.
 
-        ``rows`` are the stored event rows of the open pages by ordinal, in row order: what
-        ``take_changes`` gave up to the export.
+        ``rows`` has the stored event rows of the open pages by ordinal, in row order, as
+        ``take_changes`` returned them up to the export.
         """
         self = cls(policy, device_id, ids)
         highest_ms, released_ms, entered_count, _, headers, held, uids = exported
@@ -249,7 +247,7 @@ class DeviceSequence:
         self.due_ms = min(held_ms, self.pages.due_ms)
 
     def _release_until(self, limit_ms: int, sink: SequenceSink) -> None:
-        # never all of the queue: its last event set the limit
+        # the queue never becomes empty, because its last event set the limit
         pages, queue = self.pages, self._queue
         while queue[0].event_time_ms <= limit_ms:
             event = queue.pop(0)
@@ -262,7 +260,7 @@ class DeviceSequence:
         while True:
             page_ms = pages.due_ms
             if page_ms <= watermark_ms:
-                page_ms = pages.settle()  # it may be later than remembered
+                page_ms = pages.settle()  # the exact value may be later
             if queue:
                 held_ms = queue[0].ingest_time_ms + bound_ms
             else:
@@ -290,12 +288,12 @@ class DeviceSequence:
             self.pages.take(event, sink)
 
     def _forget(self) -> None:
-        # now and then: a look at all costs as much as there are
+        # called rarely, because it visits all uids
         oldest_ms = self._oldest_uid_ms()
         self._uids = uids = {uid: ms for uid, ms in self._uids.items() if ms >= oldest_ms}
         self._forget_at = max(_FORGET_AT, 2 * len(uids))
 
     def _oldest_uid_ms(self) -> int:
-        # an event below both can only come again as late
+        # a repeated event earlier than both can only be late
         oldest_ms = self._highest_ms - self._bound_ms
         return oldest_ms if oldest_ms < self._released_ms else self._released_ms

@@ -1,7 +1,7 @@
-"""A device at rest, and the rows that a commit writes of one.
+"""A device at rest, and the rows that a commit writes for a device.
 
-In the data flow: made by ``Core.delta``, written by the partition's rows as they are,
-read again by ``Core.activate``.
+Place in the data flow: ``Core.delta`` makes them, the partition's rows write them unchanged,
+and ``Core.activate`` reads them.
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ class DeviceSnapshot(msgspec.Struct, array_like=True):
     """``DeviceSequence.export()``: plain tuples."""
     next_call: int = 1
     as_of: int = 0
-    """Number of the last batch that it includes."""
+    """Number of the last included batch."""
     task_set: str = ""
-    """Id of the tasks that it has; empty for the definition's."""
+    """Id of the device's task set; empty for the definition's tasks."""
 
     @property
     def has_pages(self) -> bool:
@@ -37,31 +37,31 @@ class DeviceSnapshot(msgspec.Struct, array_like=True):
         """Decode a stored row.
 
         Raises:
-            FormatVersionError: Its layout is of another version.
-            StoreCorruptedError: It is damaged.
+            FormatVersionError: The row's layout is of another version.
+            StoreCorruptedError: The row is damaged.
         """
         return _decode(row)
 
 
 class DeviceRows(msgspec.Struct, gc=False):
-    """What a commit writes for one dirty device, encoded."""
+    """Encoded rows of one dirty device for a commit."""
 
     device_id: str
     row: bytes
     """A ``DeviceSnapshot``."""
     deadline_ms: int | None
-    """When its next timer is due; None for never."""
+    """Time of its next timer; None for never."""
     page_rows: list[tuple[int, int, bytes]]
     """New event rows of open pages: (page ordinal, row index, row); append-only."""
     closed_pages: list[tuple[int, int]]
-    """Pages that have rows in the store and are closed: (ordinal, row count)."""
+    """Closed pages with rows in the store: (ordinal, row count)."""
 
 
 def decode_page_rows(rows: Iterable[tuple[int, bytes]]) -> dict[int, list[Any]]:
     """Decode (page ordinal, row) of open pages, in order; return rows by ordinal.
 
     Raises:
-        StoreCorruptedError: One is damaged.
+        StoreCorruptedError: A row is damaged.
     """
     by_partition: dict[int, list[Any]] = {}
     for ordinal, row in rows:

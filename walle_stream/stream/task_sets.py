@@ -1,12 +1,12 @@
-"""Which tasks a device has: a set of versions, shared by all devices that have the same.
+"""Task sets: the versions of tasks on a device, shared by all devices with the same versions.
 
-Most devices have the definition's tasks. Where versions are installed while a host runs,
-devices differ: each has a set, and devices of one set share its trie. A set is kept as what
-it changes of the definition's tasks, so that a task that a definition adds comes to all
-devices. It never changes; its id follows from what is in it, so that the same set has the same
-id on every host.
+Most devices have the definition's tasks. If versions are installed while a host runs, devices
+differ: each has a set, and devices of one set share its trie. A set is stored as its changes of
+the definition's tasks, so that a new task of the definition reaches all devices. A set is
+immutable. Its id is a digest of its contents, so the same set has the same id on every host.
 
-In the data flow: ``PartitionMachine`` asks the device's set what an event wakes.
+Place in the data flow: ``PartitionMachine`` asks the device's set for the tasks that an event
+wakes.
 """
 
 from collections.abc import Mapping
@@ -26,27 +26,27 @@ _ID_BYTES: Final = 12
 
 
 type Changes = Mapping[str, InstalledTask | None]
-"""What a set changes of the definition's tasks, by name: another version, a further task, or
-None for a task that is not there."""
+"""Changes of the definition's tasks by name: another version, a further task, or None for a
+removed task."""
 
 
 class SetDefinition(msgspec.Struct, frozen=True):
-    """What the devices of a set have."""
+    """Tasks and policy of the devices of a set."""
 
     triggers: Mapping[str, tuple[tuple[str, ...], ...]]
-    """For each task its conditions, each a sequence of trigger ids (event or page ids)."""
+    """Conditions by task, each a sequence of trigger ids (event or page ids)."""
     policy: SequencePolicy
-    """How page sequences are built, with the fields that these tasks read."""
+    """Rules for page sequences, with the fields that these tasks read."""
     pages: Mapping[str, frozenset[str]] = {}
-    """For tasks that only events on certain pages wake, these."""
+    """Pages whose events wake a task, for tasks that not all pages wake."""
     programs: Mapping[str, str] = {}
-    """What the pool of VMs knows the tasks by, where that is not their names."""
+    """Names of tasks in the pool of VMs, if they differ from the tasks' names."""
 
     @classmethod
     def of(
         cls, changes: Changes, definition: Mapping[str, InstalledTask], policy: SequencePolicy
     ) -> "SetDefinition":
-        """Describe a set; the fields that its own tasks read come to the policy's."""
+        """Describe a set; the policy's fields are extended by those that its own tasks read."""
         own = fields_of({name: task for name, task in changes.items() if task is not None})
         fields = None if own is None or policy.fields is None else policy.fields | own
         tasks = changed(definition, changes)
@@ -59,12 +59,12 @@ class SetDefinition(msgspec.Struct, frozen=True):
 
 
 class TaskSet:
-    """The tasks of some devices of a partition. One thread."""
+    """The tasks of some devices of a partition, for one thread."""
 
     __slots__ = ("alone", "ids", "pages", "policy", "programs", "set_id", "trie")
 
     def __init__(self, set_id: str, definition: SetDefinition) -> None:
-        """Build the trie; for the id see ``set_id_of``."""
+        """Build the trie; ``set_id_of`` gives the id."""
         self.set_id = set_id
         self.policy = definition.policy
         self.pages = definition.pages
@@ -75,20 +75,20 @@ class TaskSet:
                 self.trie.insert(task, condition)
         self.ids = self.trie.ids
         self.alone: dict[str, tuple[tuple[str, str], ...]] = {}
-        """By event id: what such an event wakes on a page that no condition names, where no
-        match is ongoing and none begins. ``advance`` fills it."""
+        """Woken tasks by event id, for a page that no condition names, if no match is ongoing
+        and none begins. ``advance`` fills it."""
 
     def advance(
         self, cursor: Cursor, event_id: str, page_id: str
     ) -> tuple[Cursor, tuple[tuple[str, str], ...]]:
-        """Take an event of a device; return its new cursor and the (task, program) it wakes."""
+        """Take an event of a device; return the new cursor and each woken (task, program)."""
         after, fired = self.trie.advance(cursor, event_id, page_id)
         pages, programs = self.pages, self.programs
         woken = tuple(
             (name, programs[name]) for name in fired if name not in pages or page_id in pages[name]
         )
         ids = self.ids
-        # ids that no condition has would have no end
+        # only ids of conditions, because the number of other ids has no bound
         if not (cursor or after or pages or page_id in ids) and event_id in ids:
             self.alone[event_id] = woken
         return after, woken
@@ -110,7 +110,7 @@ def fields_of(tasks: Mapping[str, InstalledTask]) -> frozenset[str] | None:
 
 
 def set_id_of(changes: Changes) -> str:
-    """Return the id of a set: a digest of its changes; none are ``DEFAULT_SET``."""
+    """Return the id of a set: a digest of its changes, or ``DEFAULT_SET`` without changes."""
     if not changes:
         return DEFAULT_SET
     text = msgspec.json.encode(changes, order="sorted")

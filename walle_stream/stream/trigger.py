@@ -1,20 +1,20 @@
-"""The trigger trie: which tasks an event wakes (Walle §"trigger management").
+"""The trigger trie, which finds the tasks that an event wakes (Walle §"trigger management").
 
 A condition is a sequence of trigger ids; a trigger id is an event id or a page
-id. All conditions share one trie. Each event is held first against the *static
-pending list* (the children of the root, always armed), then against the
-*dynamic pending list* (the next nodes of the ongoing matches); the next nodes
-found are buffered, so that one event cannot serve two consecutive nodes, and
-become the new dynamic list. An ongoing match that an event does not continue
-ends: strict contiguity.
+id. All conditions share one trie. Each event is first compared with the *static
+pending list* (the children of the root, always armed), then with the *dynamic
+pending list* (the next nodes of the ongoing matches). The next nodes are buffered,
+so that one event cannot match two consecutive nodes, and become the new dynamic
+list. An ongoing match ends at an event that does not continue it: strict contiguity.
 
-The algorithm is ``_step``. Its results are remembered per (cursor, event id,
-page id), so an event costs the same however many tasks there are; ids that no
-condition names are told apart beforehand and never enter that memory.
+The algorithm is ``_step``. Its results are cached per (cursor, event id, page id), so
+the cost of an event does not depend on the number of tasks. Ids that no condition
+names are filtered out before, and never enter the cache.
 
-Invariants: the tasks fired are those of ``testing.oracles.NaiveTriggers`` on
-any stream; a cursor holds plain values only, so it can be stored and outlives
-the trie. In the data flow: between ``DeviceSequence`` and ``RunTask``.
+Invariants: on any stream, the fired tasks are those of
+``testing.oracles.NaiveTriggers``. A cursor holds plain values only, so it can be
+stored and outlives the trie. Place in the data flow: between ``DeviceSequence`` and
+``RunTask``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ type Path = tuple[str, ...]
 """A node of the trie, by the trigger ids that lead to it from the root."""
 
 type Cursor = tuple[Path, ...]
-"""The dynamic pending list as the nodes matched last, sorted, each once."""
+"""The dynamic pending list: the last matched nodes, sorted, each once."""
 
 EMPTY_CURSOR: Final[Cursor] = ()
 
@@ -46,11 +46,11 @@ class _Node:
 
 
 class TriggerTrie:
-    """Conditions of all tasks of a partition. One thread.
+    """Conditions of all tasks of a set, for one thread.
 
-    An ongoing match belongs to its path, not to a task: so the cursors of live matches are
-    valid in a trie of other tasks, too. A path that is not there ends at the device's next
-    event, and a new task joins the ongoing matches whose path its condition begins with.
+    An ongoing match belongs to its path, not to a task. So cursors are also valid in a trie
+    of other tasks. A match with an unknown path ends at the device's next event. A new task
+    joins the ongoing matches whose path begins its condition.
     """
 
     __slots__ = ("_cache", "_cached_count", "_root", "ids")
@@ -63,14 +63,14 @@ class TriggerTrie:
         self._forget()
 
     def insert(self, task: str, condition: Sequence[str]) -> None:
-        """Add a condition, at least one trigger id; the same one twice counts once.
+        """Add a condition of at least one trigger id; a repeated condition counts once.
 
         Raises:
             SpecFileError: The condition is empty, or a bare string.
         """
         if not condition or isinstance(condition, str):
             raise SpecFileError(
-                f"task {task!r}: the trigger {condition!r} is no list of event or page ids: "
+                f"task {task!r}: the trigger {condition!r} is not a list of event or page ids: "
                 "name at least one, like [page_exit]"
             )
         path = tuple(condition)
@@ -87,7 +87,7 @@ class TriggerTrie:
     def advance(
         self, cursor: Cursor, event_id: str, page_id: str
     ) -> tuple[Cursor, tuple[str, ...]]:
-        """Take one event of a device; return its new cursor, and the tasks it wakes, sorted.
+        """Take one event of a device; return its new cursor and the woken tasks, sorted.
 
         The first cursor of a device is ``EMPTY_CURSOR``.
         """
@@ -108,13 +108,13 @@ class TriggerTrie:
     def export_cursor(self, cursor: Cursor) -> list[list[str]]:
         """Return a cursor's paths as plain lists, in order, for storing.
 
-        Those that no condition has any more are kept: they end at the device's next event, and when
-        that comes is not ours to decide.
+        Paths that no condition has any more are kept, because they must end only at the device's
+        next event.
         """
         return [list(path) for path in cursor]
 
     def import_cursor(self, paths: Iterable[Sequence[str]]) -> Cursor:
-        """Return the cursor of paths that a trie, this or another one, has exported."""
+        """Return the cursor of paths that this or another trie has exported."""
         return tuple(sorted({tuple(path) for path in paths if path}))
 
     def _learn(self, cursor: Cursor, event_id: str, page_id: str) -> _Transition:

@@ -1,6 +1,6 @@
-"""What a script may try against its VM, its host and its neighbours, and what comes of it.
+"""Attacks of a script on its VM, its host and its neighbours, with their outcomes.
 
-``docs/security.md`` publishes this table; the tests run it.
+``docs/security.md`` publishes this table, and the tests run it.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -15,11 +15,11 @@ class Attack(NamedTuple):
 
     name: str
     tries: str
-    """What it is after."""
+    """Goal of the attack."""
     source: str
-    """A script; what it does depends on ``page.trigger["attack"]``."""
+    """A script that attacks when ``page.trigger["attack"]`` is set."""
     outcome: Outcome
-    """What comes of it, with all guards on."""
+    """Outcome with all guards on."""
 
 
 def _run(body: str) -> str:
@@ -28,7 +28,7 @@ def _run(body: str) -> str:
 
 
 def _late(body: str) -> str:
-    # keeps what it made in a ring: the garbage collector finds it, at last when the VM ends
+    # keeps objects in a cycle, which the garbage collector finds at the VM's end at the latest
     return _run(
         "class Own:\n    def __iter__(self): return self\n    def __next__(self): return 1\n"
         "    def __len__(self): return 1\n"
@@ -41,16 +41,16 @@ LOADED: Final = "refused when loaded"
 """The gate refuses the script, with file and line."""
 
 FAILS: Final = "fails when run"
-"""The run fails, alone."""
+"""Only this run fails."""
 
 STOPPED: Final = "stopped"
 """The watchdog stops the run."""
 
 HARMLESS: Final = "harmless"
-"""The run succeeds and has done nothing."""
+"""The run succeeds, and the attack has no effect."""
 
 ENDS: Final = "ends its host"
-"""The run cannot be stopped, or is the end of its process at once: that begins anew."""
+"""The run cannot be stopped, or ends its process at once; the process is restarted."""
 
 
 ATTACKS: Final = (
@@ -91,7 +91,7 @@ ATTACKS: Final = (
     Attack("own import", "replaces the importer",
            "def __import__(*a): pass\n" + _run("pass"), LOADED),
     Attack("monitoring", "watches other code", _run("import sys; sys.monitoring"), LOADED),
-    # walks
+    # walks over attributes and objects
     Attack("builtins", "takes a builtin by name", _run("__builtins__['open']"), LOADED),
     Attack("subclasses", "walks all classes", _run(
         "().__class__.__base__.__subclasses__()"), LOADED),
@@ -168,7 +168,7 @@ ATTACKS: Final = (
         "class B:\n    def __init_subclass__(cls): pass"), LOADED),
     Attack("enum", "makes a class with hidden names", _run(
         "from enum import Enum\nEnum('X', {'__reduce_ex__': len})"), FAILS),
-    # what others see
+    # effects on other runs
     Attack("library function", "marks a library's function", _run(
         "import json\njson.dumps.mark = 1"), FAILS),
     Attack("library module", "replaces a library's function", _run(
@@ -218,7 +218,7 @@ ATTACKS: Final = (
     Attack("hash", "makes results differ by process", _run("hash('x')"), LOADED),
     Attack("input", "waits for a terminal", _run("input()"), LOADED),
     Attack("breakpoint", "stops in a debugger", _run("breakpoint()"), LOADED),
-    # ends and endless ones
+    # exits, endless runs, floods
     Attack("exit", "ends the process politely", _run("raise SystemExit(3)"), FAILS),
     Attack("quit", "ends the process by site's builtin", _run("quit()"), LOADED),
     Attack("signal", "kills the host", _run("import signal; signal.raise_signal(9)"), LOADED),

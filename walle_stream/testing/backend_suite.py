@@ -1,7 +1,7 @@
 """Conformance suite for backends of the engine: every atomic operator, the raster, and plans.
 
-Subclass ``BackendSuite`` in a test file, say how a backend is made, and pytest runs
-every fact below against it. The suite needs pytest and ``ml_dtypes``.
+Subclass ``BackendSuite`` in a test file and implement ``make_backend``; pytest then runs every test
+below. The suite needs pytest and ``ml_dtypes``.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ NARROW: Final = (
     "int4", "uint4", "int2", "uint2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
     "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn",
 )  # fmt: skip
-"""Moved, converted, chosen and compared for equality; no backend computes with them."""
+"""Dtypes for moves, conversions, selection and equality alone; no backend computes with them."""
 
 NUMBERS: Final = FLOATS + INTEGERS
 EVERY: Final = (*NUMBERS, "bool", "object", *NARROW)
@@ -72,7 +72,7 @@ _PLAIN_UNARY: Final = sorted(UNARY - {Operator.CAST, Operator.BITCAST})
 
 
 def _dtypes(operator: Operator) -> Sequence[str]:
-    """Say which dtypes a backend must have an operator for."""
+    """Return the dtypes for which a backend must have an operator."""
     if operator in _OF_BITS:
         return ("bool", *INTEGERS)
     if operator in _SHIFTS:
@@ -88,22 +88,22 @@ def _dtypes(operator: Operator) -> Sequence[str]:
 
 def _ulps(operator: Operator) -> float:
     if operator in UNARY:
-        # the sign of a zero's sign is not said
+        # the definition leaves the sign of SIGN's zero open
         return 0 if operator in _ROUNDED_BY_HARDWARE else ULPS_MAX
-    # which of two zeros is the greater is not said
+    # the definition does not order the two zeros
     return ULPS_MAX if operator in {Operator.POW, *_OF_ORDER} else 0
 
 
 class BackendSuite(PlanSuite):
-    """Facts about every backend; subclasses are collected by pytest."""
+    """Tests that every backend must pass; pytest collects the subclasses."""
 
-    # Definitions, written out
+    # Written-out definitions
 
     @pytest.mark.parametrize(
         "fact", UNARY_FACTS + BINARY_FACTS + OTHER_FACTS, ids=lambda fact: str(fact.operator)
     )
     def test_an_operator_gives_what_its_definition_says(self, backend: Backend, fact: Fact) -> None:
-        """Special values, ends of ranges, ties, division by zero."""
+        """Checks special values, ends of ranges, ties and division by zero."""
         for name in fact.dtypes:
             dtype = dtype_of(name)
             inputs = [np.array(each, dtype) for each in fact.inputs]
@@ -117,7 +117,7 @@ class BackendSuite(PlanSuite):
     def test_a_conversion_rounds_once_and_wraps(
         self, backend: Backend, source: str, target: str, given: Any, wanted: Any
     ) -> None:
-        """Halves to even, from the value itself; whole numbers keep their low bits."""
+        """Halves round to even, from the exact value; integers keep their low bits."""
         x = np.array(given, dtype_of(source))
         made = run_step(backend, Operator.CAST, [x], dtype=dtype_of(target))
         assert not difference(np.array(wanted, dtype_of(target)), made)
@@ -128,7 +128,7 @@ class BackendSuite(PlanSuite):
     def test_an_operator_of_one_element_equals_the_judge(
         self, backend: Backend, judge: Backend, operator: Operator
     ) -> None:
-        """Each dtype, each shape, special values among them."""
+        """Checks every dtype and shape, with special values."""
         for name in _dtypes(operator):
             for seed, shape in enumerate(SHAPES):
                 x = elements(dtype_of(name), shape, seed)
@@ -140,7 +140,7 @@ class BackendSuite(PlanSuite):
     def test_an_operator_of_two_elements_equals_the_judge(
         self, backend: Backend, judge: Backend, operator: Operator
     ) -> None:
-        """Each dtype, each shape, special values among them."""
+        """Checks every dtype and shape, with special values."""
         for name in _dtypes(operator):
             for seed, shape in enumerate(SHAPES):
                 x, y = (elements(dtype_of(name), shape, 2 * seed + each) for each in (0, 1))
@@ -149,7 +149,7 @@ class BackendSuite(PlanSuite):
                 assert not difference(wanted, found, _ulps(operator)), (name, shape)
 
     def test_select_chooses_elements_of_every_dtype(self, backend: Backend, judge: Backend) -> None:
-        """Bit by bit, nan and text included."""
+        """Elements stay equal bit by bit, including nan and text."""
         for name in EVERY:
             for seed, shape in enumerate(SHAPES):
                 condition = elements(dtype_of("bool"), shape, seed)
@@ -162,7 +162,7 @@ class BackendSuite(PlanSuite):
     def test_every_dtype_converts_to_every_other(
         self, backend: Backend, judge: Backend, source: str
     ) -> None:
-        """What fits nowhere is not asked for: nan to whole numbers, words to numbers."""
+        """Impossible conversions are left out: nan to integers, words to numbers."""
         for target in EVERY:
             x = _convertible(source, target)
             for saturate in (True, False):
@@ -175,7 +175,7 @@ class BackendSuite(PlanSuite):
     def test_exponents_round_as_they_are_told(
         self, backend: Backend, judge: Backend, mode: str
     ) -> None:
-        """float8e8m0 holds powers of two alone."""
+        """The dtype float8e8m0 holds only powers of two."""
         x = np.array([0.0, 1.0, 1.25, 1.5, 1.75, 3.0, 2.0**-130, 1e38, np.inf, -1.0, np.nan])
         for saturate in (True, False):
             given = {"dtype": dtype_of("float8_e8m0fnu"), "mode": mode, "saturate": saturate}
@@ -184,7 +184,7 @@ class BackendSuite(PlanSuite):
             assert not difference(wanted, found), saturate
 
     def test_bits_are_read_as_another_dtype_of_their_width(self, backend: Backend) -> None:
-        """There and back again."""
+        """The way back gives the same bits."""
         for name in NUMBERS:
             x = elements(dtype_of(name), (5, 7), 1)
             bits = np.dtype(f"u{x.dtype.itemsize}")
@@ -199,11 +199,11 @@ class BackendSuite(PlanSuite):
     def test_a_reduction_equals_the_judge(
         self, backend: Backend, judge: Backend, operator: Operator
     ) -> None:
-        """Over any axes; of nothing it gives what changes nothing."""
+        """Any axes are allowed; an empty reduction gives the neutral element."""
         exact = operator in _OF_ORDER
         for name in _dtypes(operator):
             for shape, axes in _REDUCED:
-                # the order of a sum is free: no special values, and what is lost by it is little
+                # a sum may use any order: so no special values, and a small error is allowed
                 x = elements(dtype_of(name), shape, len(shape), special=exact)
                 wanted = run_step(judge, operator, [x], axes=axes)
                 found = run_step(backend, operator, [x], axes=axes)
@@ -216,7 +216,7 @@ class BackendSuite(PlanSuite):
     def test_a_place_equals_the_judge(
         self, backend: Backend, judge: Backend, operator: Operator
     ) -> None:
-        """The first of equals or the last; nan wins."""
+        """The first or the last of equal elements is found; nan wins."""
         for name in NUMBERS:
             for shape, axis in (
                 ((9,), 0),
@@ -232,7 +232,7 @@ class BackendSuite(PlanSuite):
                     assert not difference(wanted, found), (name, shape, axis, last)
 
     def test_a_product_of_matrices_equals_the_judge(self, backend: Backend, judge: Backend) -> None:
-        """Stacks of any number of axes; of no columns the product is zero."""
+        """Stacks have any number of axes; without columns the product is zero."""
         for name in NUMBERS:
             for left, right in _MULTIPLIED:
                 x = elements(dtype_of(name), left, 1, special=False)
@@ -245,7 +245,7 @@ class BackendSuite(PlanSuite):
                     _assert_near(wanted, found, 99.0 * left[-1], Operator.MATMUL)
 
     def test_sorting_equals_the_judge(self, backend: Backend, judge: Backend) -> None:
-        """Equals stay in their order, in both directions; nan is above all."""
+        """Sorting is stable in both directions, and nan is the greatest."""
         for name in (*NUMBERS, "bool"):
             for shape in ((9,), (0,), (3, 0), (0, 3), (4, 40), (2, 3, 5)):
                 x = elements(dtype_of(name), shape, 3)
@@ -255,7 +255,7 @@ class BackendSuite(PlanSuite):
                     assert not difference(wanted, found), (name, shape, descending)
 
     def test_rows_are_taken_of_every_dtype(self, backend: Backend, judge: Backend) -> None:
-        """In any order, any number of times."""
+        """Rows may be taken in any order and repeatedly."""
         for name in EVERY:
             for shape in ((2, 5, 3), (1, 5, 1), (0, 5, 3), (2, 5, 0)):
                 x = elements(dtype_of(name), shape, 4)
@@ -268,7 +268,7 @@ class BackendSuite(PlanSuite):
         assert run_step(backend, Operator.TAKE, [empty, np.zeros(0, np.int64)]).shape == (2, 0, 3)
 
     def test_rows_are_put_in_their_order(self, backend: Backend, judge: Backend) -> None:
-        """A row that is put twice is the last, or both together."""
+        """For a row that is put twice, the last one wins, or both are combined."""
         rows = np.array([4, 0, 4, 1, 4], np.int64)
         for reduction in ("none", "add", "mul", "minimum", "maximum"):
             for name in EVERY if reduction == "none" else NUMBERS:
@@ -279,7 +279,7 @@ class BackendSuite(PlanSuite):
                 assert not difference(wanted, found, ulps), (reduction, name)
 
     def test_what_is_not_zero_is_found(self, backend: Backend, judge: Backend) -> None:
-        """In the order of memory, whatever the shape."""
+        """Indexes follow the order of memory for any shape."""
         for name in (*NUMBERS, "bool"):
             for shape in SHAPES:
                 x = elements(dtype_of(name), shape, 7)
@@ -289,7 +289,7 @@ class BackendSuite(PlanSuite):
     def test_random_numbers_are_below_one_and_a_seed_fixes_them(
         self, backend: Backend, judge: Backend
     ) -> None:
-        """Without a seed they are others at each run."""
+        """Without a seed, each run gives other numbers."""
         for name in ("float32", "float64"):
             given: dict[str, Any] = {"shape": (50, 40), "dtype": dtype_of(name)}
             found = run_step(backend, Operator.RANDOM, [], seed=7, **given)
@@ -303,7 +303,7 @@ class BackendSuite(PlanSuite):
             assert (first != second).any()
 
     def test_strings_are_left_to_the_host(self, backend: Backend) -> None:
-        """Between steps of the backend's own."""
+        """The host runs operators of text."""
         x = np.array([["a", "b"], ["", "ä"]], object)
         given = {"name": "concat", "shape": (2, 2), "dtype": x.dtype}
         assert run_step(backend, Operator.TEXT, [x, x], **given).tolist() == [
@@ -314,25 +314,25 @@ class BackendSuite(PlanSuite):
 
     @pytest.mark.parametrize("fact", RASTERS, ids=lambda fact: fact.name)
     def test_a_raster_moves_what_its_regions_say(self, backend: Backend, fact: RasterFact) -> None:
-        """Flips, spread elements, diagonals, gaps with a fill, sums, several inputs."""
+        """Covers flips, broadcasts, diagonals, filled gaps, sums and several inputs."""
         for name in EVERY if fact.is_of_every_dtype else NUMBERS:
             dtype = dtype_of(name)
             if name == "float8_e8m0fnu" and fact.has_zeros:
-                continue  # it has no zero
+                continue  # this dtype has no zero
             inputs, wanted, parameters = fact.of(dtype)
             found = run_step(backend, Operator.RASTER, inputs, **parameters)
             assert not difference(wanted, found), name
 
     @pytest.mark.parametrize("seed", range(40))
     def test_any_raster_equals_the_judge(self, backend: Backend, judge: Backend, seed: int) -> None:
-        """Regions by chance: sizes, strides of either sign, gaps, several inputs."""
+        """Regions have random sizes, strides of either sign, gaps and several inputs."""
         name = ("float32", "int64", "bfloat16", "bool", "object", "int4")[seed % 6]
         inputs, parameters = random_raster(seed, dtype_of(name))
         wanted = run_step(judge, Operator.RASTER, inputs, **parameters)
         assert not difference(wanted, run_step(backend, Operator.RASTER, inputs, **parameters))
 
     def test_a_large_raster_equals_the_judge(self, backend: Backend, judge: Backend) -> None:
-        """More elements than any buffer of a kernel."""
+        """The raster has more elements than any buffer of a kernel."""
         x = elements(dtype_of("float32"), LARGE, 1)
         for seed in (1, 2, 3):
             _, parameters = random_raster(seed, x.dtype, LARGE)
@@ -363,7 +363,7 @@ def _convertible(source: str, target: str) -> Array:
         kept = np.where(np.isfinite(wide) & (np.abs(wide) < 2) & (wide >= 0), wide, 1.0)  # noqa: PLR2004
         x = kept.astype(x.dtype)
     if target == "float4_e2m1fn":
-        # it has no nan
+        # this dtype has no nan
         x = x[x == x]  # noqa: PLR0124
     return x
 

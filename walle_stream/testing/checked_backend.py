@@ -1,4 +1,4 @@
-"""The numpy backend, every stage held against its specification: after each pass, and planned."""
+"""The numpy backend with checks of every stage, after each pass and of the final plan."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from walle_stream.testing.stages import verify_plan, verify_program
 
 
 class CheckedBackend:
-    """Plans as the numpy backend does; raises ``SpecError`` where a stage is wrong."""
+    """A backend like the numpy backend that raises ``SpecError`` for a wrong stage."""
 
     name = "checked"
 
     def plan(self, program: Program) -> NumpyPlan:
-        """Make a program ready; see ``engine.module.Backend``."""
+        """Return a checked plan of a program; see ``engine.module.Backend``."""
         verify_program(program)
         plan = NumpyBackend(verify_program).plan(program)
         verify_program(plan.program)

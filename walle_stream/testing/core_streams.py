@@ -1,8 +1,8 @@
-"""Seeded streams for cores: what a partition's life may bring, as a list of turns.
+"""Seeded input streams for cores: the life of a partition as a list of turns.
 
-Devices nest, interleave and re-enter pages; events come twice, late, or with numbers that
-cannot be stored; pages time out; tasks are installed; replies come; devices leave memory;
-the process dies before and behind commits.
+Devices nest, interleave and re-enter pages. Events are repeated, late, or have numbers that cannot
+be stored. Pages time out, tasks are installed, replies arrive, and devices leave memory. The
+process crashes before and after commits.
 """
 
 from random import Random
@@ -23,20 +23,20 @@ _TASKS: Final = ("visit", "funnel", "click", "third")
 
 
 class Turn(msgspec.Struct):
-    """What is taken until a commit, and what becomes of the process."""
+    """Input until a commit, and the fate of the process."""
 
     batches: list[list[Event]]
     replies: list[Told]
     installs: list[tuple[str, str]]
-    """(device, id of a set)."""
+    """Pairs of a device and the id of a task set."""
     is_end: bool
-    """The source's end is behind the last batch."""
+    """Whether the source ends after the last batch."""
     keep: int
-    """Devices that stay in memory."""
+    """Number of devices that stay in memory."""
     horizon: int
-    """Batches that a device may be dirty."""
+    """Number of batches for which a device may stay dirty."""
     dies_before: bool
-    """Taken, not committed; then once more."""
+    """Whether the process crashes before the commit, and then repeats the turn."""
     dies_behind: bool
 
 
@@ -44,15 +44,15 @@ class Life(msgspec.Struct):
     """One partition from its beginning."""
 
     sets: dict[str, SetDefinition]
-    """The definition's, with the id ``""``, and others that are installed."""
+    """Task sets by id: the definition's set has the id ``""``, others can be installed."""
     turns: list[Turn]
 
 
 def made_life(seed: int) -> Life:
-    """Make the life of a seed.
+    """Return the life of a seed.
 
     Args:
-        seed: Any; the same one gives equal lives that share nothing.
+        seed: Any number; equal seeds give equal lives that share no objects.
     """
     random = Random(seed)  # noqa: S311 - no secret
     policy = SequencePolicy(

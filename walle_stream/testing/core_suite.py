@@ -1,7 +1,7 @@
-"""Differential suite for cores: another implementation gives the reference's bytes.
+"""Differential suite for cores: another implementation must give the reference's bytes.
 
-Subclass ``CoreSuite`` in a test file, say how a core is made, and pytest compares it to
-``PartitionMachine`` over seeded lives. ``compare`` does one of them, for longer campaigns.
+Subclass ``CoreSuite`` in a test file and implement ``make_core``; pytest then compares the core
+with ``PartitionMachine`` over seeded lives. ``compare`` runs a single life, for longer campaigns.
 """
 
 from abc import ABC, abstractmethod
@@ -24,22 +24,22 @@ from walle_stream.wire.journal import decode_batch, encode_batch
 from walle_stream.wire.page_rows import PageRows
 
 type Output = tuple[str, bytes]
-"""What was asked for, and what came: MessagePack."""
+"""Name of an output and its value as MessagePack."""
 
 
 class MemoryRows:
-    """What a partition's database would hold."""
+    """In-memory rows of a partition's database."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without rows."""
         self.devices: dict[str, bytes] = {}
         self.pages: dict[str, dict[tuple[int, int], bytes]] = {}
-        """By device: by page ordinal and index."""
+        """Page rows by device, then by page ordinal and index."""
         self.deadlines: dict[str, int] = {}
         self.batches: dict[int, bytes] = {}
 
     def put(self, deltas: Iterable[DeviceRows]) -> None:
-        """Write devices."""
+        """Write the changes of devices."""
         for delta in deltas:
             self.devices[delta.device_id] = delta.row
             pages = self.pages.setdefault(delta.device_id, {})
@@ -53,17 +53,17 @@ class MemoryRows:
                 self.deadlines[delta.device_id] = delta.deadline_ms
 
     def drop_batches(self, oldest_dirty: int | None) -> None:
-        """Forget the batches of which everything is in the store.
+        """Delete the batches that are completely stored.
 
         Args:
-            oldest_dirty: As the core says.
+            oldest_dirty: The core's ``oldest_dirty``.
         """
         for number in list(self.batches):
             if oldest_dirty is None or number < oldest_dirty:
                 del self.batches[number]
 
     def wake(self, core: Core, device_ids: Iterable[str]) -> None:
-        """Bring devices into memory, but those that are there."""
+        """Load the devices that are not in memory."""
         for device_id in device_ids:
             if not core.is_active(device_id):
                 row = self.devices.get(device_id)
@@ -75,11 +75,11 @@ class MemoryRows:
 
 
 def replayed(rows: MemoryRows, find_set: FindSet, make_core: MakeCore = PartitionMachine) -> Core:
-    """Recover as after a death: the batches are given once more, and every device is written.
+    """Recover as after a crash: replay the batches and write every device.
 
     Args:
-        rows: What is stored.
-        find_set: Has the tasks.
+        rows: The stored rows.
+        find_set: Returns task sets.
         make_core: Makes the core.
     """
     core = make_core(find_set)
@@ -91,30 +91,30 @@ def replayed(rows: MemoryRows, find_set: FindSet, make_core: MakeCore = Partitio
 
 
 class CoreSuite(ABC):
-    """Facts about every core; subclasses are collected by pytest."""
+    """Tests that every core must pass; pytest collects the subclasses."""
 
     seeds: ClassVar[range] = range(300)
-    """Of the lives that are compared."""
+    """Seeds of the compared lives."""
 
     @abstractmethod
     def make_core(self, find_set: FindSet) -> Core:
-        """Make an empty core; see ``MakeCore``."""
+        """Return an empty core; see ``MakeCore``."""
 
     def test_it_gives_the_bytes_of_the_reference(self) -> None:
-        """For any input, everything that is written or run is the same."""
+        """All rows and runs are the same for any input."""
         for seed in self.seeds:
             compare(self.make_core, seed)
 
 
 def compare(make_core: MakeCore, seed: int) -> None:
-    """Compare a core to the reference over one life.
+    """Compare a core with the reference over one life.
 
     Args:
-        make_core: Makes it.
-        seed: Of the life.
+        make_core: Makes the core.
+        seed: Seed of the life.
 
     Raises:
-        AssertionError: They differ; it says where first.
+        AssertionError: The outputs differ; the message has the first difference.
     """
     wanted = list(played(PartitionMachine, made_life(seed)))
     step = 0
@@ -131,11 +131,11 @@ def compare(make_core: MakeCore, seed: int) -> None:
 
 
 def played(make_core: MakeCore, life: Life) -> Iterator[Output]:
-    """Live a life; yields everything that a core gives.
+    """Run a life and yield all outputs of the core.
 
     Args:
-        make_core: Makes the core, once and after each death.
-        life: Its events are used up.
+        make_core: Makes the core, at the start and after each crash.
+        life: The life, whose events are consumed.
     """
     for name, value in _Partition(make_core, life).run():
         yield name, msgspec.msgpack.encode(value)

@@ -1,8 +1,8 @@
-"""What the backend cupy uses of cupy, over numpy, as strict: for machines without a GPU.
+"""A stand-in for cupy over numpy, for tests of the cupy backend on machines without a GPU.
 
-Its arrays are none of numpy's, and only ``asarray`` and ``asnumpy`` lead across, so that
-a copy that was forgotten fails here, too. Where cupy gives something else than numpy,
-or leaves open what it gives, so does this: whoever relies on numpy there fails.
+It is as strict as cupy. Its arrays are not numpy arrays, and only ``asarray`` and ``asnumpy``
+convert between them, so a forgotten copy fails here, too. Results that differ between cupy and
+numpy, or that cupy leaves open, also differ here, so code that relies on numpy's results fails.
 """
 
 from collections.abc import Mapping
@@ -26,30 +26,30 @@ _OF_FLOATS: Final = (
     "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "divide", "power",
     "copysign",
 )  # fmt: skip
-"""Of whole numbers cupy makes float64 with them, or nothing that we ask for."""
+"""Functions for floats alone: cupy turns integers into float64, or into nothing that we need."""
 
 
 class DeviceArray:
-    """An array that numpy cannot read. Not thread-safe, as numpy's."""
+    """An array that numpy cannot read. Not thread-safe, like numpy's arrays."""
 
     __array_ufunc__ = None
     __slots__ = ("_held",)
 
     def __init__(self, held: Array) -> None:
-        """Take over.
+        """Wrap a numpy array without copying.
 
         Args:
-            held: The elements; not copied.
+            held: The elements.
 
         Raises:
-            TypeError: cupy has no such dtype.
+            TypeError: cupy lacks the dtype.
         """
         if is_foreign(held.dtype) or held.dtype.kind not in "biufc":
             raise TypeError(f"Unsupported dtype {held.dtype}")
         self._held = held
 
     def __array__(self, *_given: Any, **_named: Any) -> Array:
-        """Refuse, as cupy does.
+        """Refuse the conversion, as cupy does.
 
         Raises:
             TypeError: Always.
@@ -57,7 +57,7 @@ class DeviceArray:
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
 
     def __bool__(self) -> bool:
-        """Refuse what cupy does by waiting for the device.
+        """Refuse the truth value, for which cupy would wait for the device.
 
         Raises:
             TypeError: Always.
@@ -65,7 +65,7 @@ class DeviceArray:
         raise TypeError("the truth of an array would wait for the device")
 
     def __iter__(self) -> Any:
-        """Refuse what would wait for the device at each element.
+        """Refuse the iteration, which would wait for the device at each element.
 
         Raises:
             TypeError: Always.
@@ -80,12 +80,12 @@ class DeviceArray:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In bytes."""
+        """Strides of its axes in bytes."""
         return self._held.strides
 
     @property
     def dtype(self) -> DType:
-        """One of numpy's own."""
+        """Dtype of its elements, always one of numpy's own."""
         found: DType = self._held.dtype
         return found
 
@@ -100,34 +100,34 @@ class DeviceArray:
         return self._held.ndim
 
     def __getitem__(self, key: Any) -> "DeviceArray":
-        """Give a view, also of one element; or rows by indices, which wrap around."""
+        """Return a view, even of one element, or rows by indices, which wrap around."""
         if isinstance(key, DeviceArray):
             return DeviceArray(self._held[_held(key) % self._held.shape[0]])
         given = key if isinstance(key, tuple) else (key,)
         return DeviceArray(self._held[given if Ellipsis in given else (*given, ...)])
 
     def __setitem__(self, key: "DeviceArray", value: "DeviceArray") -> None:
-        """Replace rows; which of several that go into one row stays is not said."""
+        """Replace rows; for a repeated index, the row that remains is unspecified."""
         rows = _held(key) % self._held.shape[0]
         self._held[rows[::-1]] = _held(value)[::-1]
 
     def reshape(self, *shape: Any) -> "DeviceArray":
-        """Give a view, or a copy where there is none."""
+        """Return a view, or a copy if no view is possible."""
         return DeviceArray(self._held.reshape(*shape))
 
     def view(self, dtype: Any) -> "DeviceArray":
-        """Read the same bytes as another dtype."""
+        """Return the same bytes as another dtype."""
         return DeviceArray(self._held.view(dtype))
 
     def astype(self, dtype: DType) -> "DeviceArray":
-        """Convert, as CUDA does."""
+        """Convert the elements as CUDA does."""
         return DeviceArray(_converted(self._held, dtype).copy())
 
     def fill(self, value: Any) -> None:
         """Set every element.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The value is not a scalar.
         """
         if not np.isscalar(value):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
@@ -135,17 +135,17 @@ class DeviceArray:
 
 
 class CupyStandIn:
-    """A part of cupy's module."""
+    """The needed part of cupy's module."""
 
     def __init__(self) -> None:
-        """Make the functions that are numpy's own but for what they are given."""
+        """Wrap numpy's functions with checks of their arguments."""
         self.lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided))
         same: dict[str, Any] = {name: getattr(np, name) for name in _SAME}
         floats: dict[str, Any] = {name: getattr(np, name) for name in _OF_FLOATS}
         for name, function in {**same, **floats, **_OTHERS}.items():
             setattr(self, name, _checked(name, function, of_floats=name in floats))
 
-    # Across
+    # Copies between host and device
 
     def asarray(self, array: Any) -> DeviceArray:
         """Copy to the device."""
@@ -158,7 +158,7 @@ class CupyStandIn:
     # Memory
 
     def empty(self, shape: Any, dtype: DType) -> DeviceArray:
-        """Make an array of anything: here of bytes that nobody wrote."""
+        """Make an uninitialized array, here filled with a pattern of bytes."""
         made = np.empty(shape, dtype)
         made.reshape(-1).view(np.uint8).fill(0xA5)
         return DeviceArray(made)
@@ -168,14 +168,14 @@ class CupyStandIn:
         return DeviceArray(np.zeros(shape, dtype))
 
     def full_like(self, array: DeviceArray, value: Any) -> DeviceArray:
-        """Make an array of one number."""
+        """Make an array filled with one number."""
         return DeviceArray(np.full(array.shape, value, array.dtype))
 
     def copyto(self, target: DeviceArray, source: DeviceArray, casting: Any = "same_kind") -> None:
-        """Copy elements, spread and converted.
+        """Copy elements with broadcasting and conversion.
 
         Raises:
-            TypeError: Another conversion would be done.
+            TypeError: ``casting`` does not allow the conversion.
         """
         given = _held(source)
         if not np.can_cast(given.dtype, target.dtype, casting):
@@ -185,35 +185,35 @@ class CupyStandIn:
     # Functions
 
     def where(self, condition: DeviceArray, x: DeviceArray, y: DeviceArray) -> DeviceArray:
-        """Choose elements."""
+        """Choose elements by a condition."""
         return DeviceArray(np.where(_held(condition), _held(x), _held(y)))
 
     def sum(
         self, x: DeviceArray, axis: Any, dtype: DType, out: Any = None, keepdims: bool = False
     ) -> DeviceArray:
-        """Add up."""
+        """Sum along axes."""
         return _reduced(np.sum, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def prod(
         self, x: DeviceArray, axis: Any, dtype: DType, out: Any = None, keepdims: bool = False
     ) -> DeviceArray:
-        """Multiply."""
+        """Multiply along axes."""
         return _reduced(np.prod, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def amax(
         self, x: DeviceArray, axis: Any, out: Any = None, keepdims: bool = False
     ) -> DeviceArray:
-        """Give the greatest; nan wins."""
+        """Return the greatest elements; nan wins."""
         return _reduced(np.amax, x, out, axis=axis, keepdims=keepdims)
 
     def amin(
         self, x: DeviceArray, axis: Any, out: Any = None, keepdims: bool = False
     ) -> DeviceArray:
-        """Give the least; nan wins."""
+        """Return the least elements; nan wins."""
         return _reduced(np.amin, x, out, axis=axis, keepdims=keepdims)
 
     def any(self, x: DeviceArray, out: Any = None) -> DeviceArray:
-        """Say whether one is true, on the device."""
+        """Return whether any element is true, as an array on the device."""
         return _reduced(np.any, x, out)
 
     def matmul(self, x: DeviceArray, y: DeviceArray, out: Any = None) -> DeviceArray:
@@ -223,11 +223,11 @@ class CupyStandIn:
         return _given(made, out)
 
     def argsort(self, x: DeviceArray, axis: int = -1) -> DeviceArray:
-        """Sort, always stable."""
+        """Return the indices of a sort, which is always stable."""
         return DeviceArray(np.argsort(_held(x), axis=axis, kind="stable"))
 
     def searchsorted(self, x: DeviceArray, values: DeviceArray, side: Any = "left") -> DeviceArray:
-        """Find places in a sorted array."""
+        """Return positions of values in a sorted array."""
         return DeviceArray(np.asarray(np.searchsorted(_held(x), _held(values), side=side)))
 
     def take(self, x: DeviceArray, indices: DeviceArray, axis: int, out: Any = None) -> DeviceArray:
@@ -237,11 +237,7 @@ class CupyStandIn:
 
 
 def stand_in() -> Device:
-    """Make a device of the host.
-
-    Returns:
-        For ``engine.backends.cupy.CupyBackend``.
-    """
+    """Return a device on the host, for ``engine.backends.cupy.CupyBackend``."""
 
     def erf_of(x: DeviceArray, out: DeviceArray | None = None) -> DeviceArray:
         if x.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
@@ -287,7 +283,7 @@ def _checked(name: str, function: Any, *, of_floats: bool) -> Any:
             each if isinstance(each, bool | int | float) else _held(each) for each in given
         ]
         if of_floats and plain[0].dtype.kind != "f":
-            raise TypeError(f"{name} of {plain[0].dtype} is no function of our operators in cupy")
+            raise TypeError(f"{name} of {plain[0].dtype} is not used by our operators in cupy")
         with np.errstate(all="ignore"):
             return _given(function(*plain), out)
 
@@ -336,4 +332,4 @@ _OTHERS: Final[Mapping[str, Any]] = {
     "sign": _sign, "mod": _mod, "remainder": _mod, "fmod": _fmod, "left_shift": _left_shift,
     "right_shift": _right_shift,
 }  # fmt: skip
-"""What cupy gives in another way than numpy."""
+"""Functions whose results differ between cupy and numpy."""

@@ -1,7 +1,7 @@
-"""Conformance of sinks of dead letters: what partitions and ``walle dead-letters`` rely on.
+"""Conformance suite for sinks of dead letters, as partitions and ``walle dead-letters`` use them.
 
-Subclass ``DeadLetterSuite`` and give ``open_sink`` and ``open_archive``: a ``DeadLetterSink``
-and a ``DeadLetterArchive`` of one place, which is empty at first and another for every case.
+Subclass ``DeadLetterSuite`` and implement ``open_sink`` and ``open_archive``: a ``DeadLetterSink``
+and a ``DeadLetterArchive`` of one place, which is new and empty for every test.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ _RECORDS: Final = (b"{", b"\x00\xff\r\n", "gerät 🎈".encode(), b"", b"x" * 10
 
 
 class DeadLetterSuite(ABC):
-    """The cases."""
+    """Tests that every sink of dead letters must pass."""
 
     @abstractmethod
     def open_sink(self) -> DeadLetterSink:
@@ -36,10 +36,10 @@ class DeadLetterSuite(ABC):
 
     @abstractmethod
     def open_archive(self) -> DeadLetterArchive:
-        """Open what the sink has taken."""
+        """Open the archive of the sink's letters."""
 
     def test_every_letter_is_acknowledged_once_and_to_its_partition(self) -> None:
-        """In any order, and to nobody else."""
+        """Acknowledgements may come in any order, but only for their own partition."""
         sink = self.open_sink()
         for number in range(_MANY):
             sink.send(kept_letter(number % 3, number))
@@ -50,7 +50,7 @@ class DeadLetterSuite(ABC):
         sink.close()
 
     def test_what_was_acknowledged_is_there_as_it_was_sent(self) -> None:
-        """Letter and record, whatever bytes it has, and what names it."""
+        """Letter, record and key come back unchanged, for any bytes."""
         sent = [kept_letter(2, n, record) for n, record in enumerate(_RECORDS, 1)]
         page = {"route": "task", "task": "ipv", "error": "KeyError", "attempts": 3, "holds": "page"}
         sent.append(kept_letter(2, 20, b"[]", **page))
@@ -60,7 +60,7 @@ class DeadLetterSuite(ABC):
         assert found == {each.idempotency_key: each for each in sent}
 
     def test_a_large_record_arrives_at_least_in_part_and_says_so(self) -> None:
-        """What was cut is never taken for the whole."""
+        """A cut record is never taken for a whole one."""
         self._send([kept_letter(0, 1, b"y" * RECORD_MAX_BYTES)])
         [found] = self._archived()
         record = found.letter.record
@@ -70,7 +70,7 @@ class DeadLetterSuite(ABC):
         assert found.letter.size_bytes == RECORD_MAX_BYTES
 
     def test_small_letters_beside_large_ones_are_whole(self) -> None:
-        """One that is too large costs no other its record."""
+        """A letter that is too large does not cut other letters."""
         sent = [kept_letter(0, n, b"z" * (RECORD_MAX_BYTES if n == 4 else 50)) for n in range(1, 9)]  # noqa: PLR2004 - any
         self._send(sent)
         found = {each.number: each for each in self._archived()}
@@ -78,14 +78,14 @@ class DeadLetterSuite(ABC):
         assert all(each.is_whole for number, each in found.items() if number != 4)  # noqa: PLR2004 - same
 
     def test_a_letter_sent_again_has_the_same_key(self) -> None:
-        """At least once: who reads can tell."""
+        """Delivery is at least once, and readers can detect repetitions."""
         for _ in range(2):
             self._send([kept_letter(0, 1), kept_letter(0, 2)])
         keys = {each.idempotency_key for each in self._archived()}
         assert keys == {kept_letter(0, number).idempotency_key for number in (1, 2)}
 
     def test_sending_waits_for_nobody(self) -> None:
-        """Also while nobody takes acknowledgements."""
+        """Sending does not block, even while acknowledgements are not taken."""
         sink = self.open_sink()
 
         def send() -> None:
@@ -100,14 +100,14 @@ class DeadLetterSuite(ABC):
         sink.close()
 
     def test_a_sink_that_took_nothing_closes_twice(self) -> None:
-        """And leaves nothing."""
+        """An unused sink leaves no letters."""
         sink = self.open_sink()
         sink.close()
         sink.close()
         assert self._archived() == []
 
     def test_marks_are_found_by_who_opens_it_next(self) -> None:
-        """And are no letters."""
+        """Marks persist and do not count as letters."""
         self._send([kept_letter(0, 1), kept_letter(0, 2)])
         archive = self.open_archive()
         assert archive.replayed() == set()
@@ -139,13 +139,13 @@ class DeadLetterSuite(ABC):
 
 
 def kept_letter(partition: int, number: int, record: bytes = b"{", **fields: Any) -> KeptLetter:
-    """Make a letter for trying sinks out.
+    """Return a letter for tests of sinks.
 
     Args:
-        partition: Whose.
-        number: The letter's.
-        record: What was refused.
-        fields: Of ``DeadLetter``, where they shall differ.
+        partition: Partition of the letter.
+        number: Number of the letter.
+        record: The refused record.
+        fields: Fields of ``DeadLetter`` that override the defaults.
     """
     given: dict[str, Any] = {
         "route": "decode",

@@ -1,4 +1,4 @@
-"""For users' own tests: run a pipeline in the test's process, get its features."""
+"""Kit for users' own tests: run a pipeline in the test's process and get its features."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,19 +24,18 @@ def run_pipeline(
 
     Args:
         file: The pipeline's YAML.
-        data_dir: Where state goes; an existing one is continued.
-        overrides: Like ``--set``, each ``a.b=c``.
-        limit: Most rows to read.
-        messages: Sent before, each a device's id and a JSON value; to all devices where the id is
-            empty.
+        data_dir: Data directory; an existing one is continued.
+        overrides: Overrides like ``--set``, each ``a.b=c``.
+        limit: Largest number of rows to read.
+        messages: Messages to send first, pairs of a device's id and a JSON value; an empty id
+            means all devices.
 
     Returns:
-        What the cloud side holds, by device and sequence number: dicts with
-        ``device_id``, ``task``, ``task_version``, ``sequence_number``,
-        ``feature``.
+        The cloud side's features, by device and sequence number: dicts with ``device_id``,
+        ``task``, ``task_version``, ``sequence_number`` and ``feature``.
 
     Raises:
-        WalleError: As ``walle run`` would report it.
+        WalleError: The run failed, as ``walle run`` would report it.
     """
     if messages:
         with MessageSender(file, overrides, data_dir=data_dir) as sender:

@@ -1,7 +1,7 @@
-"""Conformance of hosted models: what scripts rely on, wherever a model is run.
+"""Conformance suite for hosted models, as scripts use them, wherever a model runs.
 
-Subclass ``ModelSuite`` in a test file, say how runners are made, and pytest runs every
-fact below. The suite needs pytest and the extra ``onnx``; its models are ONNX texts.
+Subclass ``ModelSuite`` in a test file and implement ``make_runners``; pytest then runs every test
+below. The suite needs pytest and the extra ``onnx``; its models are ONNX texts.
 """
 
 from abc import ABC, abstractmethod
@@ -55,7 +55,7 @@ power (int64 n, float[k, k] x) => (float[k, k] y)
 }
 """,
 }
-"""Models that the facts are about, by name; ``power`` takes as long as ``n`` says."""
+"""Models of the tests, by name; the time of ``power`` grows with ``n``."""
 
 _THREADS: Final = 6
 _CALLS: Final = 30
@@ -63,7 +63,7 @@ _CALLS: Final = 30
 
 @cache
 def suite_models() -> Mapping[str, Model]:
-    """Read the suite's models; needs the extra ``onnx``."""
+    """Return the suite's models by name; needs the extra ``onnx``."""
     onnx: Any = pytest.importorskip("onnx")
     return {
         name: read_model_bytes(onnx.parser.parse_model(text).SerializeToString())
@@ -72,29 +72,29 @@ def suite_models() -> Mapping[str, Model]:
 
 
 def rank_inputs(rows: int, seed: int = 0) -> tuple[Array, Array]:
-    """Make inputs of ``rank``: int64 ``(rows,)`` and float32 ``(rows, 2)``.
+    """Return random inputs of ``rank``: int64 ``(rows,)`` and float32 ``(rows, 2)``.
 
     Args:
-        rows: How many.
-        seed: Of the numbers.
+        rows: Number of rows.
+        seed: Seed of the numbers.
     """
     made = np.random.default_rng(seed)
     return made.integers(-9, 9, rows), made.standard_normal((rows, 2)).astype(np.float32)
 
 
 class ModelSuite(ABC):
-    """The facts; each takes runners of its own."""
+    """Tests that all runners must pass; each test gets new runners."""
 
     @abstractmethod
     def make_runners(self) -> Mapping[str, ModelRunner]:
-        """Make runners of ``suite_models()``, by name, with one thread for products.
+        """Return runners of ``suite_models()``, by name, with one thread for products.
 
-        Called for each fact; what is behind the runners may be shared.
+        Called for each test; the runners' backing may be shared.
         """
 
     @pytest.fixture
     def runners(self) -> Iterator[Mapping[str, ModelRunner]]:
-        """Make runners, and close them."""
+        """Yield runners and close them."""
         made = self.make_runners()
         yield made
         for each in made.values():
@@ -103,7 +103,7 @@ class ModelSuite(ABC):
     def test_outputs_come_in_order_in_dtypes_that_scripts_have(
         self, runners: Mapping[str, ModelRunner]
     ) -> None:
-        """Casts and widening are as in this process."""
+        """Casts and widening equal those of this process."""
         items, seen = np.array([1.0, -4.0]), np.array([[2.0, 4.0], [0.0, 0.0]])
         score, liked, small = runners["rank"](items, seen)
         assert (score.dtype, liked.dtype, small.dtype) == (np.float32, np.uint8, np.float32)
@@ -113,7 +113,7 @@ class ModelSuite(ABC):
     def test_it_gives_the_bytes_that_this_process_gives(
         self, runners: Mapping[str, ModelRunner], rows: int
     ) -> None:
-        """For any size, and the second time too."""
+        """Results are the same for any size and on repetition."""
         inputs = rank_inputs(rows)
         wanted = here("rank", *inputs)
         for _ in range(2):
@@ -122,7 +122,7 @@ class ModelSuite(ABC):
     def test_products_of_matrices_give_the_same_bytes(
         self, runners: Mapping[str, ModelRunner]
     ) -> None:
-        """Their sums depend on how they are cut."""
+        """The sums of a product depend on its blocks, which must be the same."""
         x = np.random.default_rng(1).standard_normal((160, 160)).astype(np.float32) / 13
         inputs = np.array(3), x
         assert _bytes(runners["power"](*inputs)) == _bytes(here("power", *inputs))
@@ -130,7 +130,7 @@ class ModelSuite(ABC):
     def test_outputs_are_the_callers_and_inputs_stay_as_they_are(
         self, runners: Mapping[str, ModelRunner]
     ) -> None:
-        """Writing into an output changes neither an input nor what comes next."""
+        """A write to an output changes neither an input nor later outputs."""
         for rows in (3, 30_000):
             x = np.arange(rows, dtype=np.float32)
             before = x.copy()
@@ -140,7 +140,7 @@ class ModelSuite(ABC):
             assert np.array_equal(runners["parts"](x)[1], before)
 
     def test_inputs_may_be_read_only_and_anywhere(self, runners: Mapping[str, ModelRunner]) -> None:
-        """Views, other orders in memory, arrays that nobody may write to."""
+        """Views, other memory orders and read-only arrays are allowed."""
         items, seen = rank_inputs(40)
         wanted = _bytes(here("rank", items[::2], seen[::2]))
         order = np.asfortranarray(seen[::2])
@@ -150,11 +150,11 @@ class ModelSuite(ABC):
     def test_an_output_that_is_no_tensor_is_an_array_of_objects(
         self, runners: Mapping[str, ModelRunner]
     ) -> None:
-        """Which nobody can ask for."""
+        """Scripts cannot request such an output."""
         assert runners["parts"](np.ones(2, np.float32))[0].dtype == object
 
     def test_errors_are_those_of_this_process(self, runners: Mapping[str, ModelRunner]) -> None:
-        """Class and words: scripts see them."""
+        """Class and message are the same, since scripts see both."""
         items, seen = rank_inputs(2)
         wrong: list[tuple[Array, ...]] = [(items,), (items, seen[:1]), (items, seen[0]), (seen,)]
         wrong.append((np.array([0.5, 1.0]), seen))
@@ -168,14 +168,14 @@ class ModelSuite(ABC):
         assert issubclass(type(found.value), DTypeError)
 
     def test_threads_get_what_they_asked_for(self, runners: Mapping[str, ModelRunner]) -> None:
-        """Several at a time, with different shapes."""
+        """Several threads call at a time, with different shapes."""
         inputs = [rank_inputs(1 + n % 7, n) for n in range(_CALLS)]
         with ThreadPoolExecutor(_THREADS) as threads:
             found = list(threads.map(lambda each: _bytes(runners["rank"](*each)), inputs))
         assert found == [_bytes(here("rank", *each)) for each in inputs]
 
     def test_a_closed_model_refuses(self, runners: Mapping[str, ModelRunner]) -> None:
-        """However often it is closed."""
+        """Closing twice is allowed."""
         runner = runners["parts"]
         runner.close()
         runner.close()
@@ -187,11 +187,11 @@ def here(name: str, *inputs: Array) -> tuple[Array, ...]:
     """Run a model of the suite in this process, with one thread.
 
     Args:
-        name: Of the model.
-        inputs: By position.
+        name: Name of the model.
+        inputs: Inputs by position.
 
     Returns:
-        Its outputs.
+        The model's outputs.
     """
     return _model_here(name)(*inputs)
 

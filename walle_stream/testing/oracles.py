@@ -1,10 +1,10 @@
-"""Oracles of the stream core: the same answers, made in the plainest way.
+"""Oracles of the stream core: the same answers, computed in the plainest way.
 
-``NaiveTriggers`` and ``NaiveSequence`` are written from the rules alone, share
-no code with what they check, keep everything and look through all of it at
-each step. Feed an oracle and the real thing the same stream and compare (a
-``RecordingSink`` takes down what a ``DeviceSequence`` reports): tests of this
-project do, and so can tests of other trigger stores or sequence builders.
+``NaiveTriggers`` and ``NaiveSequence`` follow the rules alone and share no code with the checked
+implementation. They keep all events and search through all of them at each step. A test feeds the
+same stream to an oracle and to an implementation and compares the results. A ``RecordingSink``
+records the reports of a ``DeviceSequence``. Other trigger stores and sequence builders can be
+tested the same way.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from walle_stream.events import Event
 from walle_stream.stream.pages import OpenPage
 
 type SequenceRecord = tuple[Any, ...]
-"""One call of a sequence's sink: its name, then what it was given; a page as
+"""One call of a sequence's sink: its name, then its arguments. A page is recorded as
 (page_id, page_instance, ordinal, cause, enter_time_ms, rows)."""
 
 
 class NaiveTriggers:
-    """Which tasks one device's events wake; remembers every event.
+    """Oracle of the tasks that one device's events wake; it remembers every event.
 
-    A task fires when the last events match one of its conditions, id by id. A
-    beginning of a match counts only where some condition installed at that
-    time had it, and went on: so a task that was inserted in the middle of a
-    match sees its earlier events only if another task was already there.
+    A task fires when the last events match one of its conditions, id by id. The beginning of a
+    match counts only if some condition installed at that time had this beginning and continued
+    after it. So a task that is inserted in the middle of a match sees the earlier events only if
+    another task already had the same beginning.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class NaiveTriggers:
         self._installed = [item for item in self._installed if item[0] != task]
 
     def advance(self, event_id: str, page_id: str) -> tuple[str, ...]:
-        """Take the next event and return the tasks it wakes: sorted, each once."""
+        """Take the next event and return the tasks that it wakes: sorted, each once."""
         self._past.append(({event_id, page_id}, [condition for _, condition in self._installed]))
         fired = {task for task, condition in self._installed if self._is_matched(condition)}
         return tuple(sorted(fired))
@@ -62,14 +62,14 @@ class NaiveTriggers:
 
 
 class RecordingSink:
-    """A ``SequenceSink`` that takes everything down."""
+    """A ``SequenceSink`` that records every call."""
 
     def __init__(self) -> None:
         """Start with nothing recorded."""
         self.records: list[SequenceRecord] = []
 
     def event(self, event: Event, page: OpenPage | None) -> bool:
-        """Record an event with its page as it is now."""
+        """Record an event with a copy of its page."""
         self.records.append(("event", event, None if page is None else _page_now(page)))
         return True
 
@@ -91,7 +91,7 @@ class RecordingSink:
 
 
 class NaiveSequence:
-    """One device's event sequences; ``records`` is what a sink would get."""
+    """Oracle of one device's event sequences; ``records`` has the calls of a sink."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class NaiveSequence:
         self._taken: list[Event] = []  # neither late nor duplicate, in arrival order
         self._waiting: list[Event] = []
         self._released: list[Event] = []
-        self._pages: list[dict[str, Any]] = []  # all pages ever, in the order of enters
+        self._pages: list[dict[str, Any]] = []  # all pages so far, in the order of enters
 
     def accept(self, event: Event, watermark_ms: int) -> None:
         """Take the next event of the partition's order."""
@@ -130,7 +130,7 @@ class NaiveSequence:
                 self._release(waiting)
 
     def advance(self, watermark_ms: float) -> None:
-        """Fire the timers up to a watermark, one at a time, the first first."""
+        """Fire the timers up to a watermark, one at a time, in order of time."""
         while True:
             timers: list[tuple[int, int, int, Any]] = []
             for number, event in enumerate(self._in_order()):
@@ -159,7 +159,7 @@ class NaiveSequence:
         return sorted(self._waiting, key=lambda event: event.event_time_ms)  # stable
 
     def _has_seen(self, uid: str) -> bool:
-        # within the order bound; or older, where nothing above it was released yet
+        # within the order bound, or older if no later event was released yet
         highest_ms = max((event.event_time_ms for event in self._taken), default=0)
         horizon_ms = max((event.event_time_ms for event in self._released), default=None)
         oldest_ms = highest_ms - self._bound_ms

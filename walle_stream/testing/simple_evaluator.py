@@ -1,6 +1,6 @@
-"""A simple evaluator of tensor expressions: numpy, one call a node; models apart.
+"""A simple evaluator of tensor expressions with one numpy call per node, without models.
 
-The oracle of the engine's own: it says what the operators of guests mean.
+It is the oracle of the engine's evaluator and defines the meaning of the guests' operators.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from walle_stream.errors import TensorError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph, Node
 
 WORK_MAX_ELEMENTS: Final = 1 << 28
-"""Most elements that one request may compute, all nodes together."""
+"""Largest number of elements that all nodes of a request may compute together."""
 
-_MACS_PER_ELEMENT: Final = 32  # what a product of matrices does in an element's time
+_MACS_PER_ELEMENT: Final = 32  # multiply-adds of a matrix product in the time of one element
 
 
 class SimpleEvaluator:
-    """Evaluates a request, node by node. Thread-safe; blocks."""
+    """Evaluator of requests, node by node. Thread-safe; calls block."""
 
     def evaluate(self, graph: Graph) -> list[Constant]:
         """Compute the outputs of a request.
@@ -28,7 +28,7 @@ class SimpleEvaluator:
             One value per output, in order.
 
         Raises:
-            TensorError: An unknown operator, shapes that do not fit, or too much.
+            TensorError: An operator is unknown, shapes do not fit, or the request is too large.
         """
         return self.evaluate_all([graph])[0]
 
@@ -36,10 +36,10 @@ class SimpleEvaluator:
         """Compute requests one after the other.
 
         Returns:
-            One list for each, in order.
+            One list of values per request, in order.
 
         Raises:
-            TensorError: As ``evaluate``.
+            TensorError: See ``evaluate``.
         """
         found: list[list[Constant]] = []
         for graph in graphs:
@@ -84,7 +84,7 @@ def _apply(number: int, node: Node, inputs: list[Any]) -> Any:
 
 
 def _check_size(number: int, node: Node, inputs: list[Any]) -> int:
-    # before it is computed: two small vectors broadcast to a huge matrix
+    # check before computing: two small vectors can broadcast to a huge matrix
     shapes = [each.shape for each in inputs]
     work = max((each.size for each in inputs), default=0)
     try:
@@ -140,7 +140,7 @@ def _astype(x: Any, dtype: Any) -> Any:
 
 
 def _weak(function: Callable[[Any, Any], Any]) -> Callable[[list[Any], Any], Any]:
-    # a plain number beside a tensor does not widen it, as in numpy (NEP 50)
+    # a plain number does not widen a tensor, as in numpy (NEP 50)
     def apply(inputs: list[Any], _parameters: Any) -> Any:
         left, right = inputs
         if left.ndim and not right.ndim and left.dtype.kind == "f":

@@ -1,7 +1,7 @@
-"""Conformance suite for sinks of features: each feature is there once, whatever comes again.
+"""Conformance suite for sinks of features: each feature arrives once, despite repetitions.
 
-Subclass ``SinkSuite`` in a test file, say how a sink is opened and what a reader finds in it, and
-pytest runs every fact below against it.
+Subclass ``SinkSuite`` in a test file and implement ``open`` and ``read``; pytest then runs every
+test below.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ def _random(seed: int) -> Random:
 
 
 def merged_features(count: int, seed: int = 1, gap: int = 3) -> list[MergedFeature]:
-    """Return features of one lane: some devices, with holes of less than ``gap`` numbers."""
+    """Return features of one lane of some devices, with gaps of less than ``gap`` numbers."""
     rng, number, last = _random(seed), 0, dict[tuple[str, str], int]()
     made = []
     for index in range(count):
@@ -39,41 +39,41 @@ def merged_features(count: int, seed: int = 1, gap: int = 3) -> list[MergedFeatu
 
 
 class SinkSuite(ABC):
-    """Facts about every sink; subclasses are collected by pytest."""
+    """Tests that every sink must pass; pytest collects the subclasses."""
 
     def setup_method(self) -> None:
-        """Begin without a sink."""
+        """Start without a sink."""
         self._opened: list[FeatureSink] = []
 
     def teardown_method(self) -> None:
-        """Close those of processes that were killed, too."""
+        """Close all sinks, even those of killed processes."""
         for sink in self._opened:
             sink.close()
 
     def another(self) -> FeatureSink:
-        """Open the sink; the test's end closes it."""
+        """Open the sink again; the test's end closes it."""
         self._opened.append(self.open())
         return self._opened[-1]
 
     @abstractmethod
     def open(self) -> FeatureSink:
-        """Open the sink of a test, as another process would with every call."""
+        """Open the sink of a test; each call acts as another process."""
 
     @abstractmethod
     def read(self) -> Iterable[MergedFeature]:
-        """Return what a reader finds, whatever the number and in any order."""
+        """Return the features that a reader finds, with any numbers and in any order."""
 
     def expect(self, *lanes: Sequence[MergedFeature]) -> None:
-        """Compare what is there with what was merged."""
+        """Compare the features in the sink with the merged features."""
         expected = sorted(_content(each) for lane in lanes for each in lane)
         found = sorted(_content(each) for each in self.read())
         assert found == expected
 
     def test_each_feature_of_each_lane_is_there_once(self) -> None:
-        """Lanes that grow side by side, and that are written while they do."""
+        """Lanes grow side by side and are written meanwhile."""
         rng, sink = _random(2), self.another()
         lanes = {"one": merged_features(2_500), "two": merged_features(700, 2)}
-        # devices of two lanes are others
+        # two lanes have different devices
         lanes["two"] = [_renamed(each) for each in lanes["two"]]
         places, behind = dict.fromkeys(lanes, 0), dict.fromkeys(lanes, 0)
         for share in (0.01, 0.3, 0.31, 1.0):
@@ -86,7 +86,7 @@ class SinkSuite(ABC):
         self.expect(*lanes.values())
 
     def test_what_comes_again_is_itself(self) -> None:
-        """After any death: the place may be an older one, and more may be there by then."""
+        """After a crash, the place may be an older one, and there may be more features."""
         features, rng, place = merged_features(1_500), _random(3), 0
         places = [0]
         for _ in range(12):
@@ -97,18 +97,18 @@ class SinkSuite(ABC):
                     break
                 place, _ = _write(sink, "one", there, place)
                 places.append(place)
-            if rng.random() < 0.5:  # noqa: PLR2004 - else it was killed
+            if rng.random() < 0.5:  # noqa: PLR2004 - otherwise killed
                 sink.close()
         _write_all(self.another(), "one", features, min(places))
         self.expect(features)
 
     def test_who_lost_a_lane_takes_nothing_away(self) -> None:
-        """A process that was paused goes on beside the next owner, with what it had."""
+        """A process that was paused continues beside the next owner with its old features."""
         features = merged_features(900)
         late, owner = self.another(), self.another()
         _write(late, "one", features[:300], 0)
         _write_all(owner, "one", features, 0)
-        with suppress(SinkError):  # it may be refused
+        with suppress(SinkError):  # the write may be refused
             late.write("one", iter(features[:400]))
         self.expect(features)
 
@@ -120,7 +120,7 @@ def _write(
         try:
             written = sink.write(lane, (each for each in features if each.number >= place))
             break
-        except SinkError:  # a part of it may be only starting
+        except SinkError:  # a part of the sink may still be starting
             if attempt == _ATTEMPTS - 1:
                 raise
     assert place <= written.place <= written.behind

@@ -1,7 +1,7 @@
-"""Conformance suite for stores of snapshots: what the next owner of a partition may rely on.
+"""Conformance suite for stores of snapshots, as the next owner of a partition uses them.
 
-Subclass ``SnapshotSuite`` in a test file, say how a machine reaches the store, and pytest
-runs every fact below against it.
+Subclass ``SnapshotSuite`` in a test file and implement ``reach``; pytest then runs every test
+below.
 """
 
 from abc import ABC, abstractmethod
@@ -22,18 +22,18 @@ _RACERS = 8
 
 
 class SnapshotSuite(ABC):
-    """Facts about every store of snapshots; subclasses are collected by pytest."""
+    """Tests that every store of snapshots must pass; pytest collects the subclasses."""
 
     @abstractmethod
     def reach(self, place: Path) -> ObjectStore:
-        """Reach the store, as another machine would with every call.
+        """Return the store; each call acts as another machine.
 
         Args:
-            place: Of the test; equal for all its machines, and of no other test.
+            place: Folder of the test, the same for all its machines.
         """
 
     def owner(self, tmp_path: Path, epoch: int = 0, partition: int = 3) -> PartitionSnapshots:
-        """Reach a partition as a machine of its own, and claim an epoch."""
+        """Return a partition's snapshots on a new machine that claims an epoch, if given."""
         made = PartitionSnapshots(self.reach(tmp_path / "shared"), "shop/of-16", partition)
         if epoch:
             made.own(range(epoch, epoch + 1))
@@ -46,7 +46,7 @@ class SnapshotSuite(ABC):
         point: SnapshotPoint,
         files: Mapping[str, bytes] = _FILES,
     ) -> None:
-        """Have an owner put a checkpoint of some files."""
+        """Make an owner put a checkpoint of some files."""
         checkpoint = tmp_path / f"copy-{point.epoch}-{point.commits}"
         checkpoint.mkdir()
         for name, content in files.items():
@@ -55,7 +55,7 @@ class SnapshotSuite(ABC):
         assert _content(checkpoint) == files, "the checkpoint changed"
 
     def fetched(self, tmp_path: Path) -> tuple[SnapshotPoint | None, dict[str, bytes]]:
-        """Fetch what another machine would."""
+        """Fetch the snapshot on another machine."""
         target = tmp_path / "database"
         point = self.owner(tmp_path).fetch(target)
         return point, _content(target)
@@ -63,7 +63,7 @@ class SnapshotSuite(ABC):
     # Objects
 
     def test_objects_come_back_and_are_listed(self, tmp_path: Path) -> None:
-        """Large ones in pieces, below their folder alone, until they are deleted."""
+        """Large objects come in pieces; a listing has only its folder, without deleted objects."""
         store, content = self.reach(tmp_path / "shared"), bytes(range(256)) * 50_000
         (tmp_path / "file").write_bytes(content)
         assert dict(store.listed("a")) == {}
@@ -79,7 +79,7 @@ class SnapshotSuite(ABC):
             list(store.get("a/b/large"))
 
     def test_of_several_that_create_one_succeeds(self, tmp_path: Path) -> None:
-        """What it wrote is there; the others are told."""
+        """The winner's content is stored, and the others learn that they lost."""
         stores = [self.reach(tmp_path / "shared") for _ in range(_RACERS)]
         for turn in range(10):
             start = Barrier(_RACERS)
@@ -96,7 +96,7 @@ class SnapshotSuite(ABC):
     # Snapshots
 
     def test_where_nothing_is_nothing_comes(self, tmp_path: Path) -> None:
-        """A first owner is told so, and keeps what it has."""
+        """A first owner gets no snapshot and keeps its files."""
         store = self.owner(tmp_path)
         (tmp_path / "database").mkdir()
         (tmp_path / "database/own").write_bytes(b"1")
@@ -105,7 +105,7 @@ class SnapshotSuite(ABC):
         assert _content(tmp_path / "database") == {"own": b"1"}
 
     def test_what_was_put_comes_back_in_place_of_what_was_there(self, tmp_path: Path) -> None:
-        """All files of the checkpoint, and no others; what is done to them stays there."""
+        """A fetch gives exactly the checkpoint's files; changes to them do not reach the store."""
         self.put(tmp_path, self.owner(tmp_path, 1), SnapshotPoint(1, 5))
         (tmp_path / "database").mkdir()
         (tmp_path / "database/old").write_bytes(b"1")
@@ -116,7 +116,7 @@ class SnapshotSuite(ABC):
         assert self.owner(tmp_path, partition=4).newest is None
 
     def test_a_name_that_is_used_again_has_its_newest_content(self, tmp_path: Path) -> None:
-        """Also of a table: its number may be given twice after a machine died."""
+        """This holds for tables, too: a number may be reused after a machine crashed."""
         for epoch, content in enumerate((b"one", b"two", b"2nd"), 1):
             files = {**_FILES, "000008.sst": content}
             self.put(tmp_path, self.owner(tmp_path, epoch), SnapshotPoint(epoch, 1), files)
@@ -125,7 +125,7 @@ class SnapshotSuite(ABC):
     def test_files_that_are_there_travel_once_whoever_has_the_partition(
         self, tmp_path: Path
     ) -> None:
-        """Also what a former owner uploaded; what nobody needs any more goes."""
+        """Files of a former owner are reused; unneeded files are deleted."""
         owner = self.owner(tmp_path, 1)
         for commits in (1, 2, 3):
             self.put(tmp_path, owner, SnapshotPoint(1, commits))
@@ -141,7 +141,7 @@ class SnapshotSuite(ABC):
         assert self.fetched(tmp_path) == (SnapshotPoint(2, 5), files)
 
     def test_an_owner_that_was_cut_off_writes_nothing_that_counts(self, tmp_path: Path) -> None:
-        """Its snapshots are refused; what the owner took from it stays."""
+        """Its snapshots are refused; the snapshot that the new owner took over stays."""
         former = self.owner(tmp_path, 1)
         self.put(tmp_path, former, SnapshotPoint(1, 5))
         owner = self.owner(tmp_path, 2)
@@ -153,7 +153,7 @@ class SnapshotSuite(ABC):
         assert self.fetched(tmp_path) == (SnapshotPoint(2, 6), {"CURRENT": b"of the owner"})
 
     def test_a_damaged_snapshot_is_passed_over(self, tmp_path: Path) -> None:
-        """The one before it is taken; where none is whole, an error says so."""
+        """The previous snapshot is used; without an intact one, an error is raised."""
         owner = self.owner(tmp_path, 9)
         self.put(tmp_path, owner, SnapshotPoint(9, 1), {"CURRENT": b"first"})
         self.put(tmp_path, owner, SnapshotPoint(9, 2), {"CURRENT": b"second"})
@@ -169,12 +169,12 @@ class SnapshotSuite(ABC):
         with pytest.raises(StoreCorruptedError):
             self.fetched(tmp_path)
         assert _content(tmp_path / "database") == {"CURRENT": b"first"}
-        # it heals with the next one
+        # the next snapshot repairs the store
         self.put(tmp_path, owner, SnapshotPoint(9, 3), {"CURRENT": b"third"})
         assert self.fetched(tmp_path) == (SnapshotPoint(9, 3), {"CURRENT": b"third"})
 
     def test_openings_are_known_whether_or_not_they_left_a_snapshot(self, tmp_path: Path) -> None:
-        """The highest epoch is told, and no lower one can be claimed behind it."""
+        """The highest epoch is reported, and no lower one can be claimed afterwards."""
         for epoch in (1, 7 << 32):
             self.owner(tmp_path, epoch)
             assert self.owner(tmp_path).last_epoch == epoch
@@ -186,7 +186,7 @@ class SnapshotSuite(ABC):
         assert self.owner(tmp_path).newest is None
 
     def test_of_owners_that_come_at_once_each_has_an_epoch(self, tmp_path: Path) -> None:
-        """Where nobody places them; of one placement there is one owner."""
+        """Without a placement each gets another epoch; a placed epoch has one owner."""
         start = Barrier(_RACERS)
 
         def claim(epochs: range) -> int:
@@ -205,7 +205,7 @@ class SnapshotSuite(ABC):
         assert placed == [0] * (_RACERS - 1) + [1_000]
 
     def test_owners_agree_on_whose_devices_they_are(self, tmp_path: Path) -> None:
-        """The first one says it for good, before any snapshot; each partition for itself."""
+        """The first owner sets the incarnation of a partition for good, before any snapshot."""
         for partition, own, first in ((3, "a", "a"), (3, "b", "a"), (4, "b", "b")):
             store = self.owner(tmp_path, partition=partition)
             assert store.incarnation(own * 16) == first * 16

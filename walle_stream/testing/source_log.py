@@ -1,6 +1,6 @@
-"""What a source gave, by partition: taken as commits would, compared, resumed.
+"""Logs of a source's output by partition, taken as by commits, to compare and to resume.
 
-Serves ``source_suite`` and adapters' own tests.
+They serve ``source_suite`` and the adapters' own tests.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from walle_stream.ports import DeadLetter, SourceBatch, SourceCounts, SourceRead
 
 
 class PartitionLog(msgspec.Struct):
-    """Everything that one partition was given."""
+    """All output for one partition."""
 
     events: list[Event] = []
     counts: SourceCounts = msgspec.field(default_factory=SourceCounts)
@@ -22,11 +22,11 @@ class PartitionLog(msgspec.Struct):
 
 
 type SourceLog = dict[int, PartitionLog]
-"""What a run gave, by partition."""
+"""Output of a run by partition."""
 
 
 def read_out(reader: SourceReader) -> list[SourceBatch]:
-    """Read until the reader is done, close it and return all batches."""
+    """Read until the reader is done, close it, and return all batches."""
     batches: list[SourceBatch] = []
     try:
         while not reader.is_done:
@@ -37,16 +37,16 @@ def read_out(reader: SourceReader) -> list[SourceBatch]:
 
 
 def new_log(partition_count: int) -> SourceLog:
-    """Return the log of a data directory that has seen nothing."""
+    """Return the log of a new data directory."""
     return {partition: PartitionLog() for partition in range(partition_count)}
 
 
 def add(log: SourceLog, batches: Sequence[SourceBatch]) -> None:
-    """Take batches as commits would.
+    """Add batches to a log as commits would.
 
     Args:
-        log: Changed.
-        batches: In the order in which the source gave them.
+        log: Log to change.
+        batches: Batches in the source's order.
     """
     for batch in batches:
         own = log[batch.partition]
@@ -59,19 +59,15 @@ def add(log: SourceLog, batches: Sequence[SourceBatch]) -> None:
 
 
 def offsets_of(log: SourceLog) -> dict[int, bytes]:
-    """Return the offsets to resume at.
-
-    Args:
-        log: What was taken so far.
-    """
+    """Return the offsets at which to resume after a log."""
     return {key: own.offset for key, own in log.items() if own.offset is not None}
 
 
 def expect_same(found: SourceLog, wanted: SourceLog, what: str) -> None:
-    """Compare what two ways of reading gave, but for the offsets.
+    """Compare two logs except for their offsets.
 
     Raises:
-        AssertionError: They differ.
+        AssertionError: The logs differ.
     """
     for partition, own in wanted.items():
         other = found[partition]

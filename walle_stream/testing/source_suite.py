@@ -1,8 +1,7 @@
-"""Conformance suite for sources: what every adapter of ``ports.Source`` owes.
+"""Conformance suite for sources: tests that every adapter of ``ports.Source`` must pass.
 
-Subclass ``SourceSuite`` in a test module of pytest, say how a source is made,
-and all tests run against it. Nothing here knows the adapter; the suite only
-reads through the port, so it holds for files, logs and brokers alike.
+Subclass ``SourceSuite`` in a test module of pytest and implement ``make_source``; all tests then
+run against it. The suite reads only through the port, so it fits files, logs and brokers alike.
 
 Example::
 
@@ -37,22 +36,22 @@ class SourceSuite(ABC):
     """Tests of a bounded source; subclass it once per adapter."""
 
     partition_count: ClassVar[int] = 4
-    """Partitions that the source is opened with."""
+    """Number of partitions with which the source is opened."""
 
     @abstractmethod
     def make_source(self, folder: Path) -> Source:
         """Return a bounded source with rows of several devices.
 
         Args:
-            folder: Empty at the first call of a test; a later call of the same
-                test makes the same source again.
+            folder: Empty at the first call of a test. A later call of the same test must return
+                the same source again.
         """
 
     def make_changed_source(self, folder: Path) -> Source | None:
         """Return a source that differs from the first one, or None to skip.
 
         Args:
-            folder: Where ``make_source`` was called.
+            folder: Folder of ``make_source``.
         """
         del folder
         return None
@@ -74,7 +73,7 @@ class SourceSuite(ABC):
                 expect(len(batch.events) <= batch_events, f"{len(batch.events)} events")
 
     def test_every_partition_ends_once(self, tmp_path: Path) -> None:
-        """Each partition is told of the natural end exactly once, and last."""
+        """Each partition gets the natural end exactly once, as its last batch."""
         batches = self.batches(tmp_path, batch_events=3)
         for partition in range(self.partition_count):
             own = [batch for batch in batches if batch.partition == partition]
@@ -98,7 +97,7 @@ class SourceSuite(ABC):
                 expect(home == batch.partition, f"device {event.device_id} moved")
 
     def test_devices_are_where_the_pipeline_has_them(self, tmp_path: Path) -> None:
-        """The pipeline says where, unless the source has a ``partition_count`` of its own."""
+        """The pipeline places devices, unless the source has a ``partition_count`` of its own."""
         source, count = self.make_source(tmp_path), self.partition_count
         if hasattr(type(source), "partition_count"):
             return
@@ -113,9 +112,9 @@ class SourceSuite(ABC):
                     expect(batch.partition == home, f"device {event.device_id} is not in {home}")
 
     def test_raw_rows_come_where_they_are_asked_for(self, tmp_path: Path) -> None:
-        """They are the bytes that the counts name, for every batch size."""
+        """Raw rows equal the counted bytes for every batch size."""
         for batch in self.batches(tmp_path, batch_events=3):
-            expect(batch.raw is None, "nobody asked for raw rows")
+            expect(batch.raw is None, "raw rows came without a request")
         wholes = []
         for batch_events in (1_000, 1, 3):
             reader = self.make_source(tmp_path).open({}, self.partition_count, batch_events)
@@ -128,11 +127,11 @@ class SourceSuite(ABC):
                 expect(len(raw) == counted or not is_plain, f"{len(raw)} of {counted} raw bytes")
                 whole[batch.partition] += raw
             wholes.append(whole)
-        expect(any(wholes[0].values()), "no raw rows where they were asked for")
+        expect(any(wholes[0].values()), "no raw rows despite the request")
         expect(wholes[1:] == wholes[:1] * 2, "raw rows depend on how batches are cut")
 
     def test_progress_and_close(self, tmp_path: Path) -> None:
-        """Progress is a share or unknown, as is what is unread; closing twice is allowed."""
+        """Progress is a share or unknown, unread counts never grow, and two closes are allowed."""
         reader = self.make_source(tmp_path).open({}, self.partition_count, 10)
         before = reader.unread
         while not reader.is_done:
@@ -151,7 +150,7 @@ class SourceSuite(ABC):
     # Resuming
 
     def test_any_committed_offsets_give_the_rest(self, tmp_path: Path) -> None:
-        """Offsets of different runs and moments combine: nothing lost or doubled."""
+        """Offsets of different runs and times combine without lost or doubled events."""
         whole = self.read_all(tmp_path, batch_events=1_000)
         chance = random.Random(1)  # noqa: S311 - a seeded choice, no secret
         runs = [self.batches(tmp_path, batch_events=size) for size in (1, 2, 5)]
@@ -165,13 +164,13 @@ class SourceSuite(ABC):
             expect_same(log, whole, "resumed")
 
     def test_a_finished_source_gives_nothing_again(self, tmp_path: Path) -> None:
-        """Opening at the offsets behind the end gives no batch."""
+        """Opening at the offsets after the end gives no batch."""
         offsets = offsets_of(self.read_all(tmp_path, batch_events=10))
         again = self.batches(tmp_path, batch_events=10, offsets=offsets)
-        expect(not again, f"{len(again)} batches behind the end")
+        expect(not again, f"{len(again)} batches after the end")
 
     def test_limits_then_the_rest_are_the_whole(self, tmp_path: Path) -> None:
-        """Runs with a limit, one after another, then one without."""
+        """Several runs with a limit and a run without one give all rows."""
         whole = self.read_all(tmp_path, batch_events=1_000)
         for limit in (1, 4, 9):
             log = new_log(self.partition_count)
@@ -187,7 +186,7 @@ class SourceSuite(ABC):
             expect_same(log, whole, f"limit={limit}")
 
     def test_readers_of_some_partitions_are_one_reader(self, tmp_path: Path) -> None:
-        """Readers that are opened for some partitions each give theirs alone, and share a limit."""
+        """Readers of some partitions give only their own events, and share a limit."""
         whole = self.read_all(tmp_path, batch_events=1_000)
         every = range(self.partition_count)
         for limit in (6, None):
@@ -204,7 +203,7 @@ class SourceSuite(ABC):
             expect_same(log, whole, f"read by some, limit={limit}")
 
     def test_drain_releases_nothing_and_loses_nothing(self, tmp_path: Path) -> None:
-        """Stopping after any number of reads, then going on, gives the whole."""
+        """A stop after any number of reads, and then a second run, give all rows."""
         whole = self.read_all(tmp_path, batch_events=1_000)
         for reads in range(4):
             reader = self.make_source(tmp_path).open({}, self.partition_count, 2)
@@ -221,14 +220,14 @@ class SourceSuite(ABC):
             expect_same(log, whole, f"drained after {reads} reads")
 
     def test_the_batch_size_may_change_between_reads(self, tmp_path: Path) -> None:
-        """Smaller and larger batches in turn give the same events."""
+        """Alternating batch sizes give the same events."""
         whole = self.read_all(tmp_path, batch_events=1_000)
         log = new_log(self.partition_count)
         reader = self.make_source(tmp_path).open({}, self.partition_count, 4)
         sizes, most = cycle((4, 1, 3, 100, 2)), 0
         while not reader.is_done:
             reader.batch_events = next(sizes)
-            # what was collected before may still come in one batch
+            # rows collected before may still come in one batch
             most = max(most, reader.batch_events)
             found = reader.read()
             longest = max((len(batch.events) for batch in found), default=0)
@@ -241,7 +240,7 @@ class SourceSuite(ABC):
         """Bytes that are no offset of this source raise SourceError.
 
         Raises:
-            AssertionError: They were accepted.
+            AssertionError: The offset was accepted.
         """
         for offset in (b"", b"\x00\x01", b'{"other": 1}'):
             try:
@@ -264,7 +263,7 @@ class SourceSuite(ABC):
         """A source that changed does not accept the stored fingerprint.
 
         Raises:
-            AssertionError: It does.
+            AssertionError: The fingerprint was accepted.
         """
         stored = dict(self.make_source(tmp_path).fingerprint)
         changed = self.make_changed_source(tmp_path)
@@ -286,23 +285,23 @@ class SourceSuite(ABC):
         offsets: Mapping[int, bytes] | None = None,
         limit: int | None = None,
     ) -> list[SourceBatch]:
-        """Open a new source, read it until it is done, return all batches.
+        """Open a new source, read it until it is done, and return all batches.
 
         Args:
-            folder: For ``make_source``.
-            batch_events: Most events in a batch.
-            offsets: Where to begin; at the beginning when left out.
-            limit: Most rows.
+            folder: Folder for ``make_source``.
+            batch_events: Largest number of events in a batch.
+            offsets: Offsets to start at; None for the beginning.
+            limit: Largest number of rows.
         """
         source = self.make_source(folder)
         return read_out(source.open(offsets or {}, self.partition_count, batch_events, limit))
 
     def read_all(self, folder: Path, *, batch_events: int) -> SourceLog:
-        """Return what a whole run gives.
+        """Return the output of a whole run.
 
         Args:
-            folder: For ``make_source``.
-            batch_events: Most events in a batch.
+            folder: Folder for ``make_source``.
+            batch_events: Largest number of events in a batch.
         """
         log = new_log(self.partition_count)
         add(log, self.batches(folder, batch_events=batch_events))
@@ -310,14 +309,14 @@ class SourceSuite(ABC):
 
 
 def expect(holds: bool, message: str) -> None:
-    """Fail a test unless something holds.
+    """Fail a test unless a condition holds.
 
     Args:
-        holds: Whether it does.
-        message: What was found.
+        holds: The condition.
+        message: Description of a failure.
 
     Raises:
-        AssertionError: It does not hold.
+        AssertionError: The condition does not hold.
     """
     if not holds:
         raise AssertionError(message)

@@ -1,7 +1,7 @@
-"""What is true of each stage of a model, as checks that run: graph, lowered, planned.
+"""Executable specifications of a model's stages: graph, lowered program, plan.
 
-Tests hold every stage against these, the lowered one after each pass. What a user
-can do wrong is refused before: a ``SpecError`` is a fault of the engine.
+Tests check every stage by them, the lowered program after each pass. Users' errors are refused
+earlier, so a ``SpecError`` is a bug of the engine.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,17 +21,17 @@ from walle_stream.engine.rules import infer
 from walle_stream.errors import SpecError
 
 _COMPARED_MAX: Final = 1 << 22
-"""Elements of a tensor beyond which views are held against bounds alone."""
+"""Largest number of a tensor's elements for a full check of views; beyond, only bounds count."""
 
 
 def verify_model(model: Model) -> None:
-    """Hold a graph against its specification.
+    """Check a graph.
 
-    Every value is made once, before it is read, in its graph or an enclosing one;
-    every node says which version of its operator it means; every output is made.
+    Every value is made once, before it is read, in its graph or an enclosing one. Every node has a
+    version of its operator. Every output is made.
 
     Raises:
-        SpecError: It is not so.
+        SpecError: The graph is invalid.
     """
     _verify_graph(model.graph, frozenset())
     for (domain, name, _), function in model.functions.items():
@@ -62,7 +62,7 @@ def _verify_nodes(where: str, nodes: Iterable[Node], known: set[str]) -> None:
             if name and name not in known:
                 raise SpecError(f"{where}: {node.title} reads {name!r} before it is made")
         if node.version < 1:
-            raise SpecError(f"{where}: {node.title} says no version of its operator")
+            raise SpecError(f"{where}: {node.title} has no version of its operator")
         for graph in node.graphs():
             _verify_graph(graph, known)
         for name in node.outputs:
@@ -80,10 +80,10 @@ def _verify_step(step: Step) -> None:
 
 
 def verify_program(program: Program) -> None:
-    """Hold a lowered program against the rules.
+    """Check a lowered program.
 
     Raises:
-        SpecError: A step is wrong, made twice, or reads what is not made yet.
+        SpecError: A step is wrong, makes a tensor again, or reads a tensor before it is made.
     """
     made = set(program.inputs)
     for step in program.steps:
@@ -103,19 +103,19 @@ def verify_program(program: Program) -> None:
 def verify_plan(
     program: Program, elision: Elision, loops: Sequence[Loop], placement: Placement
 ) -> None:
-    """Hold a plan against its specification.
+    """Check a plan.
 
-    What is read of a tensor is what the program says, through views too; steps run in
-    an order in which all is made before; what is read later is not written over.
+    Reads of a tensor, even through views, give the program's elements. Steps run after the steps
+    that make their inputs. Memory that is read later is not overwritten.
 
     Args:
-        program: After the passes; it was verified.
-        elision: Of it.
-        loops: Of it.
-        placement: Of it.
+        program: The verified program after the passes.
+        elision: The program's elision.
+        loops: The program's loops.
+        placement: The program's placement.
 
     Raises:
-        SpecError: It is not so.
+        SpecError: The plan is invalid.
     """
     _verify_views(program, elision)
     order = [step for loop in loops for step in loop.steps]
@@ -149,7 +149,7 @@ def _verify_bounds(tensor: Tensor, seen: Alias) -> None:
 
 
 def _verify_elided(step: Step, elision: Elision) -> None:
-    # a raster that is read in place: each place of its output is where its regions say
+    # a raster that is read in place: each output element must be where the regions put it
     source, output = elision.aliases[step.inputs[0]], elision.aliases[step.output]
     if source.root is not output.root:
         raise SpecError(f"{step.output} is seen in {output.root}, its source in {source.root}")
@@ -187,7 +187,7 @@ def _verify_loop(loop: Loop, elision: Elision) -> None:
             for number in elision.users[tensor]
         ]
         if any(readers):
-            raise SpecError(f"{tensor} is a tile's alone, and is read behind the loop")
+            raise SpecError(f"{tensor} exists only within a tile, but is read after the loop")
 
 
 def _verify_buffers(
@@ -257,4 +257,4 @@ def _verify_overwriting(
                 and not seen.view.offset
             )
             if seen.root is before and not is_aligned:
-                raise SpecError(f"{before} is read otherwise than {after} is written over it")
+                raise SpecError(f"{before} is read in another order than {after} overwrites it")

@@ -1,7 +1,7 @@
-"""Conformance suite for stores: what a transaction and a reader may rely on.
+"""Conformance suite for stores, as transactions and readers use them.
 
-Subclass ``StoreSuite`` in a test file, say how a store is opened, and pytest
-runs every fact below against it. The suite needs pytest and nothing else.
+Subclass ``StoreSuite`` in a test file and implement ``open_store``; pytest then runs every test
+below. The suite needs only pytest.
 """
 
 from abc import ABC, abstractmethod
@@ -21,11 +21,11 @@ from walle_stream.errors import (
 from walle_stream.store.transaction import Transaction, TransactionState
 
 MANY_ROWS = 1_500
-"""More rows than a store may read ahead at once."""
+"""Number of rows that exceeds any read-ahead of a store."""
 
 
 class Store(Protocol):
-    """What the suite needs of a store."""
+    """Interface of the tested stores."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the committed value of a key."""
@@ -47,43 +47,32 @@ class Store(Protocol):
 
 
 class StoreSuite(ABC):
-    """Facts about every store; subclasses are collected by pytest."""
+    """Tests that every store must pass; pytest collects the subclasses."""
 
     @abstractmethod
     def open_store(self, path: Path, *, read_only: bool = False) -> Store:
         """Open the store at a path; make it unless ``read_only``.
 
         Args:
-            path: A place of its own for each test; its parent exists.
-            read_only: Read beside a writer.
+            path: A new path for each test; its parent exists.
+            read_only: Whether to open a reader beside a writer.
         """
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Path:
-        """Where the store under test lives.
-
-        Args:
-            tmp_path: pytest's.
-        """
+        """Return the path of the store under test."""
         return tmp_path / "store"
 
     @pytest.fixture
     def store(self, place: Path) -> Iterator[Store]:
-        """Open a new, empty store.
-
-        Args:
-            place: Where.
-
-        Yields:
-            The store; closed afterwards.
-        """
+        """Yield a new, empty store and close it."""
         with closing(self.open_store(place)) as opened:
             yield opened
 
     # Commits
 
     def test_a_commit_is_seen_at_once_and_after_opening_again(self, place: Path) -> None:
-        """Rows of a commit are there."""
+        """Committed rows are visible and survive a restart."""
         with closing(self.open_store(place)) as store:
             _write(store, {b"k1": b"v1", b"k2": b""})
             assert store.get(b"k1") == b"v1"
@@ -91,7 +80,7 @@ class StoreSuite(ABC):
             assert (store.get(b"k1"), store.get(b"k2")) == (b"v1", b"")
 
     def test_nothing_is_seen_before_the_commit(self, store: Store) -> None:
-        """Rows of an open transaction are its own."""
+        """Only the transaction itself sees its rows."""
         transaction = store.begin()
         transaction.put(b"k", b"v")
         assert store.get(b"k") is None
@@ -100,7 +89,7 @@ class StoreSuite(ABC):
         assert store.get(b"k") == b"v"
 
     def test_a_dropped_transaction_leaves_nothing(self, store: Store) -> None:
-        """``drop`` and an exception in the block forget the rows."""
+        """``drop`` and an exception in the block discard the rows."""
         transaction = store.begin()
         transaction.put(b"k", b"v")
         transaction.drop()
@@ -109,7 +98,7 @@ class StoreSuite(ABC):
         assert store.get(b"k") is None
 
     def test_an_open_transaction_is_dropped_by_close(self, place: Path) -> None:
-        """What was not committed is gone."""
+        """Uncommitted rows are lost."""
         with closing(self.open_store(place)) as store:
             transaction = store.begin()
             transaction.put(b"k", b"v")
@@ -118,7 +107,7 @@ class StoreSuite(ABC):
             assert store.get(b"k") is None
 
     def test_the_last_write_of_a_key_counts(self, store: Store) -> None:
-        """Also when the last write is a deletion."""
+        """This holds even if the last write is a deletion."""
         _write(store, {b"old": b"1"})
         with store.begin() as transaction:
             transaction.put(b"k", b"1")
@@ -151,7 +140,7 @@ class StoreSuite(ABC):
     # Reads
 
     def test_a_transaction_reads_its_own_writes(self, store: Store) -> None:
-        """Get sees writes and deletions over the store."""
+        """``get`` sees the transaction's writes and deletions."""
         _write(store, {b"a": b"1", b"b": b"1", b"c": b"1"})
         transaction = store.begin()
         transaction.put(b"a", b"2")
@@ -164,13 +153,13 @@ class StoreSuite(ABC):
         ]
 
     def test_multi_get_keeps_the_order_of_the_keys(self, store: Store) -> None:
-        """Missing keys are None in their place."""
+        """Missing keys give None at their positions."""
         _write(store, {b"a": b"1", b"b": b"2"})
         assert store.multi_get([b"b", b"x", b"a", b"b"]) == [b"2", None, b"1", b"2"]
         assert store.multi_get([]) == []
 
     def test_a_scan_is_bytewise_ascending_and_ends_at_its_bounds(self, store: Store) -> None:
-        """Start is inclusive, end exclusive, a prefix is all that begin with it."""
+        """The start is inclusive, the end exclusive; a prefix selects all keys with it."""
         keys = [b"a", b"a\x00", b"a\x00\xff", b"a\xff", b"a\xff\xff", b"b", b"b\x00"]
         _write(store, {key: key for key in reversed(keys)})
         assert [key for key, _ in store.scan(b"a")] == keys[:5]
@@ -180,13 +169,13 @@ class StoreSuite(ABC):
         assert list(store.scan(b"c")) == []
 
     def test_a_prefix_without_an_end_is_refused(self, store: Store) -> None:
-        """An empty prefix would be every row, now and in later layouts."""
+        """An empty prefix would select every row, now and in later layouts."""
         for prefix in (b"", b"\xff", b"\xff\xff"):
             with pytest.raises(TransactionStateError):
                 store.scan(prefix)
 
     def test_a_long_scan_is_as_of_its_call(self, store: Store) -> None:
-        """Commits made meanwhile are not seen."""
+        """The scan does not see later commits."""
         rows = {b"k%06d" % number: b"old" for number in range(MANY_ROWS)}
         _write(store, rows)
         scan = store.scan(b"k")
@@ -197,7 +186,7 @@ class StoreSuite(ABC):
     # Opening and closing
 
     def test_a_scan_still_running_does_not_hold_a_closed_store(self, place: Path) -> None:
-        """The scan says so, and the store opens again."""
+        """The scan raises an error, and the store can be opened again."""
         store = self.open_store(place)
         _write(store, {b"k%06d" % number: b"v" for number in range(MANY_ROWS)})
         scan = store.scan(b"k")
@@ -209,7 +198,7 @@ class StoreSuite(ABC):
             list(scan)
 
     def test_a_closed_store_refuses_every_use(self, place: Path) -> None:
-        """Closing twice is allowed, using is not."""
+        """Closing twice is allowed, but any other use raises an error."""
         store = self.open_store(place)
         store.close()
         store.close()
@@ -225,7 +214,7 @@ class StoreSuite(ABC):
                 use()
 
     def test_a_second_writer_is_refused(self, place: Path) -> None:
-        """And the first is not disturbed."""
+        """The first writer is not disturbed."""
         with closing(self.open_store(place)) as store:
             with pytest.raises(StoreLockedError):
                 self.open_store(place)
@@ -233,13 +222,13 @@ class StoreSuite(ABC):
             assert store.get(b"k") == b"v"
 
     def test_a_reader_needs_an_existing_store_and_makes_none(self, place: Path) -> None:
-        """Nothing appears at the path."""
+        """No file appears at the path."""
         with pytest.raises(StoreMissingError):
             self.open_store(place, read_only=True)
         assert not place.exists()
 
     def test_a_reader_beside_the_writer_sees_the_commits_until_then(self, place: Path) -> None:
-        """And refuses to write."""
+        """A reader does not see later commits, and it refuses to write."""
         with closing(self.open_store(place)) as store:
             _write(store, {b"k": b"1"})
             with closing(self.open_store(place, read_only=True)) as reader:

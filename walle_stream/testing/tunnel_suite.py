@@ -1,14 +1,14 @@
-"""Conformance of tunnels: what device hosts and the cloud side rely on.
+"""Conformance suite for tunnels, as device hosts and the cloud side use them.
 
-Subclass ``TunnelSuite`` and give ``open_tunnel``; a tunnel here is an object
-with ``send``/``acks``/``close`` (``Uplink``), ``downlink`` (``Downlink``), ``downlink_sender``
-(``DownlinkSender``) and a ``receiver``. Its ``receive(position, max_bytes)`` returns frames behind
-a position as (position, envelope), one at least if there is one, and never waits;
-``release(position)`` lets the tunnel forget frames up to a position.
+Subclass ``TunnelSuite`` and implement ``open_tunnel``. A tunnel here is an object with
+``send``/``acks``/``close`` (``Uplink``), ``downlink`` (``Downlink``), ``downlink_sender``
+(``DownlinkSender``) and a ``receiver``. ``receiver.receive(position, max_bytes)`` returns the
+frames after a position as (position, envelope), at least one if there is one, and never waits.
+``receiver.release(position)`` allows the tunnel to forget frames up to a position.
 
-What is sent are real envelopes, what is compared are the records in them: a tunnel
-may carry a frame as it is or cut it into records and put them together otherwise.
-Neither way promises that what was sent is there at once, so the cases wait for it.
+The tests send real envelopes and compare the records in them, since a tunnel may keep frames whole
+or split them into records and combine these differently. Neither direction promises immediate
+delivery, so the tests wait for it.
 """
 
 import json
@@ -34,7 +34,7 @@ from walle_stream.wire.envelope import (
 from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
 
 PARTITIONS: Final = 5
-"""Partitions that the cases send from."""
+"""Number of partitions from which the tests send."""
 
 _WAIT_MS: Final = 60_000
 _POLL_S: Final = 0.01
@@ -45,19 +45,19 @@ type _Sent = tuple[int, int, str, int, str]  # partition, epoch, device, number,
 
 
 class TunnelSuite(ABC):
-    """The cases; each opens its own tunnel in ``tmp_path``."""
+    """Tests that every tunnel must pass; each opens its own tunnel in ``tmp_path``."""
 
     @abstractmethod
     def open_tunnel(self, path: Path, max_bytes: int) -> Any:
-        """Open the tunnel under test, making it if it is not there.
+        """Open the tunnel under test, which is created if missing.
 
         Args:
-            path: An own folder; the same one means the same tunnel.
-            max_bytes: Bound of the frames not yet released.
+            path: Folder of the tunnel; equal folders mean the same tunnel.
+            max_bytes: Limit of the frames that are not released yet.
         """
 
     def test_records_arrive_in_the_order_of_their_sending(self, tmp_path: Path) -> None:
-        """Order per partition, and every record once."""
+        """Each partition keeps its order, and every record arrives once."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         for number in range(1, _MANY + 1):
             tunnel.send([(number % 3, number, _frame(number % 3, number))])
@@ -68,7 +68,7 @@ class TunnelSuite(ABC):
         tunnel.close()
 
     def test_what_a_frame_says_of_its_records_arrives(self, tmp_path: Path) -> None:
-        """Sender, epoch, device, task, event time, encoding: nothing is lost on the way."""
+        """Sender, epoch, device, task, event time and encoding arrive unchanged."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         records = [
             FeatureRecord("gerät", "ipv", "3", 7, b'{"a":[1,{"b":null}]}', b"\x00\xff", 1_700),
@@ -86,7 +86,7 @@ class TunnelSuite(ABC):
         tunnel.close()
 
     def test_calls_travel_beside_features(self, tmp_path: Path) -> None:
-        """Their own frames and numbers; of one partition in the order of sending."""
+        """Calls have their own frames and numbers, and a partition keeps the order of sending."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         calls = [CloudCall("a", n, "t", "1", "ask", b'{"q":%d}' % n) for n in (1, 2)]
         [body] = encode_calls(calls, "zstd")
@@ -108,7 +108,7 @@ class TunnelSuite(ABC):
         tunnel.close()
 
     def test_a_frame_without_records_is_acknowledged(self, tmp_path: Path) -> None:
-        """There is nothing to carry, and nobody waits for it for ever."""
+        """An empty frame must not block its sender for ever."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         empty = encode_uplink(UplinkEnvelope(0, 1, _INCARNATION, 1, encode_body([], "zstd")))
         tunnel.send([(0, 1, empty)])
@@ -117,7 +117,7 @@ class TunnelSuite(ABC):
         tunnel.close()
 
     def test_what_was_acknowledged_survives_a_new_opening(self, tmp_path: Path) -> None:
-        """Records not released come again, behind the positions asked for."""
+        """Records that are not released come again, after the requested positions."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         for number in range(1, 6):
             tunnel.send([(0, number, _frame(0, number))])
@@ -144,7 +144,7 @@ class TunnelSuite(ABC):
         tunnel.close()
 
     def test_a_sender_waits_while_too_much_is_on_its_way(self, tmp_path: Path) -> None:
-        """Back-pressure in bytes; one frame larger than the bound still passes."""
+        """Back-pressure counts bytes; a single frame larger than the limit still passes."""
         tunnel = self.open_tunnel(tmp_path / "t", 100)
         tunnel.send([(0, 1, _frame(0, 1, 500))])
         sender = Thread(target=tunnel.send, args=([(0, 2, _frame(0, 2))],))
@@ -157,7 +157,7 @@ class TunnelSuite(ABC):
         tunnel.close()
 
     def test_frames_sent_together_wait_for_room_one_by_one(self, tmp_path: Path) -> None:
-        """The bound holds inside one send, too; all arrive, in order."""
+        """The limit also holds within one ``send``; all frames arrive in order."""
         tunnel = self.open_tunnel(tmp_path / "t", 1_200)
         together = [(0, number, _frame(0, number, 500)) for number in range(1, 8)]
         sender = Thread(target=tunnel.send, args=(together,))
@@ -175,13 +175,13 @@ class TunnelSuite(ABC):
         tunnel.close()
 
     def test_a_closed_tunnel_refuses_and_wakes_waiting_senders(self, tmp_path: Path) -> None:
-        """Nobody waits for ever on a tunnel that is gone."""
+        """No sender waits for ever on a closed tunnel."""
         tunnel = self.open_tunnel(tmp_path / "t", 100)
         refused: list[TunnelClosedError] = []
 
         def send() -> None:
             try:
-                # more than a tunnel that only counts what is not acknowledged gets through
+                # enough to block, even if the tunnel counts only unacknowledged frames
                 for number in range(1, 1 << 30):
                     tunnel.send([(0, number, _frame(0, number, 500))])
             except TunnelClosedError as error:
@@ -197,19 +197,19 @@ class TunnelSuite(ABC):
             tunnel.send([(0, 3, _frame(0, 3))])
 
     def test_a_read_gives_at_least_one_frame_and_respects_the_bound(self, tmp_path: Path) -> None:
-        """Bounded in bytes, but never stuck on a large frame."""
+        """A read is limited in bytes, but never stuck on a large frame."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         for number in range(1, 11):
             tunnel.send([(0, number, _frame(0, number, 1_000))])
             _acks(tunnel, 0, 1)
         assert len(_records(_receive(tunnel, 0, 1))) == 1
-        assert len(_drain(tunnel, 10)) == 10  # noqa: PLR2004 - all that was sent
+        assert len(_drain(tunnel, 10)) == 10  # noqa: PLR2004 - all sent records
         found = _receive(tunnel, 0, 2_500)
-        assert 1 <= len(_records(found)) < 5  # noqa: PLR2004 - the bound and one more, not all
+        assert 1 <= len(_records(found)) < 5  # noqa: PLR2004 - up to the limit and one more
         tunnel.close()
 
     def test_messages_reach_their_partition_in_order(self, tmp_path: Path) -> None:
-        """The way down: as they were sent, also after reopening; each is acknowledged."""
+        """Messages go down in order, even after a reopening, and each is acknowledged."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         sent = [
             DownlinkEnvelope("a", "k", b"1", "s", 1),
@@ -233,7 +233,7 @@ class TunnelSuite(ABC):
 
 
 def _frame(partition: int, number: int, size: int = 1) -> bytes:
-    # of one record, whose number is the frame's
+    # a frame of one record with the same number
     text = json.dumps({"n": str(number), "x": "x" * size})
     device = f"d{partition}"
     record = FeatureRecord(device, "t", "1", number, text.encode(), b"", number)
@@ -257,7 +257,7 @@ def _records(frames: Iterable[tuple[int, bytes]]) -> list[_Sent]:
 
 
 def _wait[T](look: Callable[[], T]) -> T:
-    # until something is found, or the deadline has passed
+    # until ``look`` returns something, or the deadline
     deadline_ms = monotonic_ms() + _WAIT_MS
     tick = Event()
     while not (found := look()) and monotonic_ms() < deadline_ms:

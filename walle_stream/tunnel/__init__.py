@@ -1,9 +1,9 @@
-"""The device-cloud tunnel, as far as it knows no transport.
+"""The part of the device-cloud tunnel that does not depend on a transport.
 
-In come frames that commits made durable, and acknowledgements. Out go envelopes in order, and on
-the other side what was not seen before. ``session`` sends and remembers what is not acknowledged,
-``outbox`` bounds what waits, ``letters`` sends dead letters. ``receiver`` refuses frames of former
-owners, and finds duplicates and gaps.
+The input is frames that commits made durable, and acknowledgements. The output is envelopes in
+order, and new records on the other side. ``session`` sends frames and tracks unacknowledged ones,
+``outbox`` bounds waiting frames, and ``letters`` sends dead letters. ``receiver`` refuses frames
+of former owners, and finds duplicates and gaps.
 
-The room never sends what is not durable, and forgets nothing before its acknowledgement.
+This package sends only durable frames, and keeps each one until its acknowledgement.
 """

@@ -1,9 +1,9 @@
-"""Dead letters on their way to a sink: which are, and which have arrived.
+"""Dead letters on their way to a sink, with their acknowledgements.
 
-A letter and its mark are in the partition's database before it is sent, and the mark goes in
-a later commit, after the acknowledgement. So a death at any moment loses none; what is sent
-twice has the same idempotency key. Nothing here waits for the sink: what it does not take
-yet stays in the database, and a bounded number of bytes is in memory.
+A letter and its mark are in the partition's database before the letter is sent. A later commit
+deletes the mark, after the acknowledgement. So a crash at any moment loses no letter, and a letter
+that is sent twice has the same idempotency key. This module never waits for the sink: letters that
+the sink does not take yet stay in the database, and the bytes in memory are bounded.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ from walle_stream.faults import crash_point
 from walle_stream.ports import DeadLetterSink, KeptLetter
 
 IN_FLIGHT_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a partition's letters without acknowledgement beyond which no other is sent."""
+"""Bytes of a partition's unacknowledged letters above which no further letter is sent."""
 
-_LETTER_BYTES: Final = 1_000  # beside the record, about
+_LETTER_BYTES: Final = 1_000  # approximate size of a letter without its record
 _POLL_S: Final = 0.005
 
 
 class LetterSession:
-    """Bookkeeping of one partition's letters. One thread, the device host's."""
+    """Bookkeeping of one partition's letters, for the device host's thread."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class LetterSession:
         partition: int,
         read_unsent: Callable[[int], Iterator[KeptLetter]],
     ) -> None:
-        """Begin with nothing sent; ``pump`` sends.
+        """Begin without sending; ``pump`` sends.
 
-        ``read_unsent`` iterates over the committed letters without acknowledgement that have
-        numbers above the one given, ascending.
+        ``read_unsent`` yields the committed, unacknowledged letters with numbers above the given
+        one, ascending.
         """
         self._sink = sink
         self._partition = partition
@@ -44,12 +44,12 @@ class LetterSession:
         self._sent = 0  # up to this number
 
     def pump(self, last: int) -> None:
-        """Take acknowledgements, then send what there is room for; never waits for the sink.
+        """Take acknowledgements, then send letters up to the bound; never waits for the sink.
 
-        ``last`` is the number of the partition's last letter that may leave.
+        ``last`` is the number of the partition's last letter that may be sent.
 
         Raises:
-            WalleError: The sink takes nothing any more.
+            WalleError: The sink takes no further letters.
         """
         for number in self._sink.acks(self._partition):
             size_bytes = self._in_flight.pop(number, None)
@@ -72,7 +72,7 @@ class LetterSession:
         return acknowledged
 
     def flush(self, last: int, deadline_ms: float) -> bool:
-        """Return whether the sink has everything, waiting for it until the monotonic deadline."""
+        """Wait until the monotonic deadline; return whether the sink has all letters."""
         tick = Flag()
         self.pump(last)
         while (self._in_flight or self._sent < last) and monotonic_ms() < deadline_ms:

@@ -1,11 +1,11 @@
-"""What becomes of features that cannot be sent for long: the policy in front of an uplink.
+"""The policy in front of an uplink, for features that cannot be sent for a long time.
 
-The outbox in the partitions' databases is what survives a death; this holds the same frames
-in memory and decides which still go up. Only frames that were not handed to the uplink are
-dropped, so what is dropped was never received. Their rows go with the partition's next
-commit, which counts them; after a death before it the frames are here again, and are sent or
-dropped anew. A frame that a death brings back behind newer ones is dropped by its receiver,
-for whom a hole in a device's numbers is a gap, and nothing waits for what is missing.
+The outbox in the partitions' databases survives a crash. This module holds the same frames in
+memory, and decides which of them are still sent. It drops only frames that the uplink never got,
+so a dropped frame was never received. The partition's next commit deletes and counts their rows.
+After a crash before that commit, the frames are here again, and are sent or dropped. The receiver
+drops a frame that a crash brings back after newer ones. For the receiver a hole in a device's
+numbers is a gap, and it never waits for missing features.
 """
 
 import logging
@@ -27,28 +27,28 @@ from walle_stream.wire.reports import is_reports
 _log = logging.getLogger(__name__)
 
 WINDOW_BYTES: Final = 1024 * 1024
-"""Most bytes handed to the uplink without acknowledgement: the rest may still be dropped."""
+"""Most unacknowledged bytes in the uplink; the other frames may still be dropped."""
 
 TELL_MS: Final = 60_000.0
-"""How often the log tells of what was dropped."""
+"""Shortest time between two log lines about dropped features."""
 
 _POLL_S: Final = 0.02
 
 
 class OutboxPolicy(msgspec.Struct, frozen=True):
-    """What ``spec.tunnel`` says of an outbox that grows."""
+    """Policy of ``spec.tunnel`` for an outbox that grows."""
 
     max_bytes: int
-    """Bound of the frames without acknowledgement, of all partitions together."""
+    """Bound of the unacknowledged frames of all partitions together."""
     drops_oldest: bool = False
-    """Whether the oldest features make room for new ones; else their sender waits."""
+    """Whether the oldest features make room for new ones; otherwise the sender waits."""
     max_age_ms: int | None = None
-    """Features older than this are dropped: event time against the partition's newest
-    ingest time. None for never."""
+    """Age above which features are dropped: the partition's newest ingest time minus their
+    event time. None for never."""
 
     @property
     def drops(self) -> bool:
-        """Whether anything is ever dropped."""
+        """Whether the policy ever drops features."""
         return self.drops_oldest or self.max_age_ms is not None
 
 
@@ -66,23 +66,23 @@ class _Frame(msgspec.Struct, gc=False):
     features: int
     """0 for calls, which wait for their replies and are never dropped."""
     newest_ms: int
-    """Event time of its latest feature; -1 when unknown."""
+    """Event time of its latest feature; -1 if unknown."""
 
 
 class LimitedTunnel:
-    """A device's tunnel with a policy; implements ``DeviceTunnel``. Thread-safe."""
+    """A device's tunnel with a policy (``DeviceTunnel``); thread-safe."""
 
     def __init__(self, tunnel: DeviceTunnel, policy: OutboxPolicy) -> None:
         """Put the policy in front of a tunnel.
 
-        The tunnel never waits for less than the policy's bytes, and is closed with this object.
+        The tunnel's own bound is at least the policy's bytes. It is closed with this object.
         """
         self._tunnel = tunnel
         self._policy = policy
         self._window_bytes = min(WINDOW_BYTES, max(policy.max_bytes // 4, 1))
         self._condition = Condition()
         self._serial = 0
-        self._last: dict[int, int] = {}  # number taken last, by partition
+        self._last: dict[int, int] = {}  # last taken number, by partition
         self._waiting: dict[int, dict[int, _Frame]] = {}  # oldest first, by partition
         self._in_flight: dict[int, dict[int, int]] = {}  # bytes by number, by partition
         self._waiting_bytes = self._in_flight_bytes = 0
@@ -99,7 +99,7 @@ class LimitedTunnel:
         return self._tunnel.downlink
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Take frames; see ``Uplink.send``. Waits for room that no dropping makes."""
+        """Take frames, and wait for room if dropping makes none; see ``Uplink.send``."""
         for frame in frames:
             self._take(*frame)
 
@@ -107,7 +107,7 @@ class LimitedTunnel:
         taken = _read(frame, number)
         with self._condition:
             if number <= self._last.get(partition, -1):
-                self._forget(partition)  # opened anew: the outbox comes once more
+                self._forget(partition)  # the partition was reopened, and its outbox comes again
             if self._policy.drops_oldest:
                 self._make_room(len(frame))
             while not (self._has_room(len(frame)) or self._is_closed or self._is_relaxed):
@@ -119,7 +119,7 @@ class LimitedTunnel:
                     "outbox"
                 )
             if partition in self._left or not self._has_room(len(frame)):
-                self._left.add(partition)  # what follows must not arrive before it
+                self._left.add(partition)  # later frames must not arrive before this one
                 return
             self._serial += 1
             taken.serial = self._serial
@@ -135,7 +135,7 @@ class LimitedTunnel:
             return self._acks.pop(partition, ())
 
     def shed(self, partition: int, watermark_ms: int) -> list[Shed]:
-        """Return a partition's frames dropped since the last call; drops what is too old now."""
+        """Drop a partition's frames that are too old; return all dropped since the last call."""
         age_ms = self._policy.max_age_ms
         with self._condition:
             if age_ms is not None:
@@ -145,13 +145,13 @@ class LimitedTunnel:
             return self._shed.pop(partition, [])
 
     def relax(self) -> None:
-        """Let no sender wait any more; see ``DeviceTunnel.relax``."""
-        # in a signal's handler, so no lock: who waits looks by himself, soon
+        """End all waits of senders; see ``DeviceTunnel.relax``."""
+        # no lock in a signal's handler; waiting senders poll the flag
         self._is_relaxed = True
         self._tunnel.relax()
 
     def close(self) -> None:
-        """Close the tunnel; what was not sent stays in the outbox."""
+        """Close the tunnel; unsent frames stay in the outbox."""
         self._is_closed = True
         with self._condition:
             self._told_ms = -TELL_MS
@@ -251,5 +251,5 @@ def _read(frame: bytes, number: int) -> _Frame:
             times = [record.event_time_ms for record in records]
             newest_ms = -1 if min(times, default=-1) < 0 else max(times)
     except EnvelopeError:
-        features = 0  # whoever receives it refuses and counts it
+        features = 0  # the receiver refuses and counts the frame
     return _Frame(0, number, frame, features, newest_ms)

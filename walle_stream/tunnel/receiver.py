@@ -1,8 +1,8 @@
-"""The cloud side's decision what is new: pure, on state that commits with it.
+"""The cloud side's detection of new records: pure, with state that commits with them.
 
-A partition's highest epoch fences its former owners. A device's records count
-from 1 per incarnation (a reinstalled device starts again and must not be
-swallowed); what was seen is dropped, a gap is counted and let through.
+A partition's highest epoch fences its former owners. A device's records count from
+1 per incarnation, because a reinstalled device starts again and its records must not
+be dropped. A repeated record is dropped. A gap is counted, and its record is kept.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _SENDER: Final = Struct(">QQ")
 
 
 class Verdict(Enum):
-    """What to do with a record."""
+    """Decision about a record."""
 
     NEW = "new"
     SEEN = "seen"
@@ -29,10 +29,10 @@ class Verdict(Enum):
 
 
 class DeviceSeen(msgspec.Struct, array_like=True):
-    """What was seen of a device: last contiguous number per incarnation."""
+    """Known records of a device: the last number per incarnation."""
 
     incarnations: list[str] = []
-    """In the order of first arrival: the index is the generation."""
+    """Incarnations in the order of first arrival; the index is the generation."""
     last_numbers: list[int] = []
 
     def last(self, incarnation: str) -> int:
@@ -42,7 +42,7 @@ class DeviceSeen(msgspec.Struct, array_like=True):
         return self.last_numbers[self.incarnations.index(incarnation)]
 
     def judge(self, incarnation: str, sequence_number: int) -> tuple[Verdict, int]:
-        """Judge a record, remember a new one; return its incarnation's generation, too."""
+        """Judge a record and remember a new one; return also its incarnation's generation."""
         if incarnation in self.incarnations:
             generation = self.incarnations.index(incarnation)
         else:
@@ -56,9 +56,9 @@ class DeviceSeen(msgspec.Struct, array_like=True):
         return (Verdict.NEW if sequence_number == last + 1 else Verdict.GAP), generation
 
     def take(self, generation: int, record: FeatureRecord, *, is_gap: bool) -> int:
-        """Count a new feature where not all stay, and return how many rows its task has with it.
+        """Count a new feature if not all features are kept; return its task's number of rows.
 
-        ``generation`` is the index of its incarnation; ``is_gap`` where numbers before it are
+        ``generation`` is the index of its incarnation. ``is_gap`` means that numbers before it are
         missing.
         """
         del generation, record, is_gap
@@ -66,32 +66,32 @@ class DeviceSeen(msgspec.Struct, array_like=True):
 
 
 class SenderSeen(NamedTuple):
-    """What was seen of the partition of a data directory."""
+    """Known state of a sender: a partition of a data directory."""
 
     epoch: int = 0
-    """The highest one."""
+    """The highest epoch."""
     frame: int = 0
-    """Number of the last one; 0 for none, and for what comes without frames."""
+    """Number of the last frame; 0 for none, and for records without frames."""
 
 
 class Senders:
-    """What was seen of all senders, by (incarnation, partition); fences them."""
+    """Known states of all senders, by (incarnation, partition), for fencing."""
 
     def __init__(self, rows: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        """Start with what ``row`` gave."""
+        """Start with stored rows, as ``row`` returned them."""
         self._seen: dict[tuple[str, int], SenderSeen] = {}
         for key, row in rows:
             sender = key[1:-4].decode(), int.from_bytes(key[-4:])
             self._seen[sender] = SenderSeen(*_SENDER.unpack(row))
 
     def seen(self, incarnation: str, partition: int) -> SenderSeen:
-        """Return what was seen of a sender."""
+        """Return the known state of a sender."""
         return self._seen.get((incarnation, partition), _NOTHING)
 
     def admits(self, incarnation: str, partition: int, epoch: int, frame: int = 0) -> bool:
-        """Say whether the sender of what came still owns its partition; remembers what it admits.
+        """Return whether a sender still owns its partition, and remember its frame if so.
 
-        ``frame`` is the frame's number, where frames come.
+        ``frame`` is the frame's number, if the transport has frames.
         """
         known = self.seen(incarnation, partition)
         if epoch < known.epoch:
@@ -109,7 +109,7 @@ _NOTHING: Final = SenderSeen()
 
 
 class MergeCounts(msgspec.Struct):
-    """What the cloud side merged, cumulative."""
+    """Cumulative counts of the cloud side's merges."""
 
     features: int = 0
     devices: int = 0
@@ -118,6 +118,6 @@ class MergeCounts(msgspec.Struct):
     gaps: int = 0
     frames: int = 0
     calls: int = 0
-    """Of services, by devices."""
+    """Calls of services by devices."""
     frames_refused: int = 0
-    """Of an older epoch, or malformed."""
+    """Frames of an older epoch, and malformed ones."""

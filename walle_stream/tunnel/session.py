@@ -1,8 +1,8 @@
 """The device side of the tunnel for one partition: outbox in, acknowledgements out.
 
-The outbox is in the partition's database: a frame enters it in the commit that
-made it and leaves it in a later commit, after it was acknowledged. So a death
-at any moment loses nothing; what is sent twice the receiver drops.
+The outbox is in the partition's database. A frame enters it in the commit that
+made it, and leaves it in a later commit, after its acknowledgement. So a crash at
+any moment loses nothing, and the receiver drops a frame that is sent twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ _POLL_S = 0.005
 
 
 class UplinkSession:
-    """Bookkeeping of the frames in flight. One thread, the device host's."""
+    """Bookkeeping of the frames in flight, for the device host's thread."""
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class UplinkSession:
         incarnation: str,
         outbox: Iterable[tuple[int, bytes]] = (),
     ) -> None:
-        """Open the session and send again what the outbox holds; may block.
+        """Open the session and send the frames of the outbox again; may block.
 
-        The epoch is higher than any before. The outbox has (number, body) of the frames without
-        acknowledgement.
+        The epoch is higher than any before. The outbox has (number, body) of the unacknowledged
+        frames.
         """
         self._uplink = uplink
         self._partition = partition
@@ -43,21 +43,21 @@ class UplinkSession:
         self._shed: list[Shed] = []
         self._watermark_ms = -1
         self.in_flight_bytes = 0
-        """Bytes of the frames without acknowledgement, envelopes included."""
+        """Bytes of the unacknowledged frames, envelopes included."""
         for number, body in outbox:
             self.send([self.frame(number, body)])
 
     def frame(self, number: int, body: bytes) -> UplinkFrame:
-        """Make a frame of what is committed to the outbox; from now on it is in flight."""
+        """Make a frame of a committed body of the outbox; from now on it is in flight."""
         envelope = UplinkEnvelope(*self._sender, number, body)
         self._in_flight[number] = uplink_size_bytes(body)
         self.in_flight_bytes += self._in_flight[number]
         return self._partition, number, encode_uplink(envelope)
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Send frames; blocks while the tunnel has too much in flight: back-pressure.
+        """Send frames; blocks while the tunnel has too much in flight (back-pressure).
 
-        The frames may be of other sessions, too, that share its uplink.
+        The frames may also belong to other sessions that share the uplink.
         """
         if frames:
             crash_point("send.before")
@@ -65,11 +65,11 @@ class UplinkSession:
             crash_point("send.after")
 
     def size_bytes(self, body: bytes) -> int:
-        """Return what a body costs on the way up, its envelope included."""
+        """Return the bytes of a body on the way up, envelope included."""
         return uplink_size_bytes(body)
 
     def pump(self) -> None:
-        """Take note of what arrived, and of what will not be sent; never blocks."""
+        """Note acknowledged and dropped frames; never blocks."""
         for number in self._uplink.acks(self._partition):
             size_bytes = self._in_flight.pop(number, None)
             if size_bytes is not None:
@@ -90,14 +90,14 @@ class UplinkSession:
         return acknowledged
 
     def shed(self, watermark_ms: int) -> list[Shed]:
-        """Return the frames that will not be sent, each once; their rows go in the next commit."""
+        """Return the dropped frames, each once; the next commit deletes their rows."""
         self._watermark_ms = watermark_ms
         self.pump()
         numbers, self._shed = self._shed, []
         return numbers
 
     def flush(self, deadline_ms: float) -> bool:
-        """Return whether all is acknowledged, at the latest at the monotonic deadline; blocks."""
+        """Block until the monotonic deadline; return whether all frames are acknowledged."""
         self.pump()
         tick = Flag()
         while self._in_flight and monotonic_ms() < deadline_ms:

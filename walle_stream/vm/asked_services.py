@@ -1,4 +1,4 @@
-"""The services that a script calls, as far as its text says which."""
+"""The services that a script calls, as far as its text names them."""
 
 import ast
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ class AskedService(NamedTuple):
     """A mention of ``ctx.call_cloud``: line and column from 1."""
 
     name: str
-    """The service; empty where the text does not say which."""
+    """The service; empty if the text does not name it."""
     line: int
     column: int
 
 
 def asked_services(tree: ast.Module) -> Iterator[AskedService]:
-    """Iterate over the services that a script calls, in the order of lines."""
+    """Yield the services that a script calls, in the order of lines."""
     named: dict[ast.expr, str] = {}
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         keywords = [each.value for each in call.keywords if each.arg == "service"]

@@ -1,9 +1,8 @@
-"""The guest library as bytecode, and what boots a VM with it.
+"""The guest library as bytecode, and the code that boots a VM with it.
 
 The modules of ``walle_stream.vm.guest`` are compiled once per process under
-the package name ``walle_guest``; a VM unmarshals and executes them. It needs
-neither walle_stream nor any installed package on its path: its path is the
-standard library alone.
+the package name ``walle_guest``; a VM unmarshals and executes them. The path of
+a VM has the standard library alone, without walle_stream or installed packages.
 """
 
 import ast
@@ -21,7 +20,7 @@ _SOURCE_PACKAGE: Final = "walle_stream.vm.guest"
 _OUR_PACKAGES: Final = re.compile(r"^walle_stream\.vm\.(guest|process)\b")
 
 GUEST_PACKAGE: Final = "walle_guest"
-"""What the guest library is called inside a VM."""
+"""Name of the guest library inside a VM."""
 _BOOT: Final = """
 import sys
 sys.path[:] = {paths!r}
@@ -58,14 +57,14 @@ def guest_bundle() -> bytes:
         for name, tree in trees.items()
     }
     bundle = []
-    for name in TopologicalSorter(imports).static_order():  # each after those it imports
+    for name in TopologicalSorter(imports).static_order():  # each module after its imports
         full_name = GUEST_PACKAGE if name == "__init__" else f"{GUEST_PACKAGE}.{name}"
         bundle.append((full_name, compile_guest(trees[name], full_name)))
     return marshal.dumps(bundle)
 
 
 def parse_guest(package: str, file: str) -> ast.Module:
-    """Parse a module that runs in a VM; what it imports of us is named as there."""
+    """Parse a module that runs in a VM; its imports of our packages get their names there."""
     tree = ast.parse(files(package).joinpath(file).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -74,12 +73,12 @@ def parse_guest(package: str, file: str) -> ast.Module:
 
 
 def compile_guest(tree: ast.Module, full_name: str) -> CodeType:
-    """Compile a module that runs in a VM: the stop of a run knows our code by its file's name."""
+    """Compile a module that runs in a VM; its file name marks our code when a run is stopped."""
     return compile(tree, f"<{full_name}>", "exec", dont_inherit=True, optimize=2)
 
 
 def _siblings(tree: ast.Module) -> set[str]:
-    # by name; ``from walle_guest import x`` names x
+    # ``from walle_guest import x`` gives the name x
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(GUEST_PACKAGE):
@@ -90,7 +89,7 @@ def _siblings(tree: ast.Module) -> set[str]:
 
 @cache
 def boot_code() -> CodeType:
-    """Return what to execute first in a VM, once ``_bundle`` is set there."""
+    """Return the first code to execute in a VM, which needs ``_bundle`` set there."""
     standard = Path(sysconfig.get_path("stdlib"))
     version = sysconfig.get_python_version().replace(".", "")
     candidates = (

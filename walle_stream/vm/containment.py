@@ -1,8 +1,8 @@
 """Process VMs for calls that may have ended the last process.
 
-A script can end the process that runs it, e.g. by overflowing the stack in C.
-Where it may have, the task's runs go to process VMs for a while, whatever its
-isolation: there it ends its VM alone, and is blamed.
+A script can end the process that runs it, for example by a stack overflow in C.
+If a task may have done so, its runs go to process VMs for a while, whatever its
+isolation. There such a run ends only its VM, and the pool knows the device.
 """
 
 import logging
@@ -24,14 +24,17 @@ _PROBE: Final = TaskProgram("probe", "0", "def run(ctx, page):\n    pass\n", "pr
 
 @cache
 def measures_here() -> frozenset[str] | None:
-    """Return which ``process.guard.MEASURES`` process VMs take here; starts one, once.
+    """Return the ``process.guard.MEASURES`` of process VMs here; the first call starts a VM.
 
-    None where there are no process VMs, as the log says.
+    The result is None if process VMs do not work here; the log says why.
     """
     try:
         machine = make_contained(compile_program(_PROBE))
     except (ImportError, OSError, WalleError) as error:
-        _log.warning("there are no process VMs here to contain what may end a process: %s", error)
+        _log.warning(
+            "process VMs do not work here, so runs that may end a process are not contained: %s",
+            error,
+        )
         return None
     machine.destroy()
     return frozenset(machine.measures)
@@ -43,10 +46,10 @@ def check_bodies(
     """Load scripts in process VMs first, because loading one may have ended the last process.
 
     Raises:
-        VmStartError: One does not survive it.
-        ScriptError: One's body raises.
+        VmStartError: A script ends its VM when it is loaded.
+        ScriptError: A script's body raises.
     """
-    _log.warning("the last process ended while it loaded scripts: they are tried in process VMs")
+    _log.warning("the last process ended while it loaded scripts: process VMs load them first")
     if measures_here() is None:
         return
     for program in programs:
@@ -55,7 +58,7 @@ def check_bodies(
         except VmStartError as error:
             raise VmStartError(
                 f"{program.file}: task {program.task!r} cannot be loaded and may have ended the "
-                f"last process: correct what it does outside of its functions ({error})"
+                f"last process: correct its code outside of functions ({error})"
             ) from error
 
 
@@ -64,10 +67,10 @@ def make_contained(
 ) -> "ProcessMachine":
     """Make a process VM for a task of any isolation.
 
-    ``memory_bytes`` bounds the host's memory: what fits there must fit here, or containing a run
-    would change its result.
+    ``memory_bytes`` is the bound of the host's memory. A run that fits there must fit here, or
+    containment would change its result.
     """
-    # imported where it is used: it needs POSIX
+    # imported here, because it needs POSIX
     from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415
     from walle_stream.vm.process.settings import ProcessSettings  # noqa: PLC0415
 

@@ -1,35 +1,35 @@
-"""What a pool of VMs has done and has, for metrics."""
+"""Counters and gauges of a pool of VMs, for metrics."""
 
 import msgspec
 
 
 class VmCounts(msgspec.Struct):
-    """What a pool has done."""
+    """Counters of a pool."""
 
     created: int = 0
     warmed: int = 0
-    """Of these, VMs that were made ahead, before their task was known."""
+    """Part of ``created``: VMs made ahead, before their task was known."""
     bound: int = 0
-    """Of these, VMs that were bound to a version of a task."""
+    """Part of ``created``: VMs that were bound to a version of a task."""
     resets: int = 0
-    """Runs that began in globals made anew; where no run can leave anything there, none."""
+    """Runs that began with new globals; 0 for a task whose globals cannot change."""
     recycled: int = 0
-    """VMs that were replaced because they were worn: enough runs, or too much memory."""
+    """VMs replaced because of their number of runs or their memory."""
     destroyed: int = 0
-    """VMs destroyed; on Python 3.13 each leaves about 2.4 MB behind."""
+    """Destroyed VMs; on Python 3.13 each leaks about 2.4 MB."""
     calls: int = 0
-    """Batches that came back."""
+    """Completed batches."""
     runs: int = 0
-    """Runs in those batches, failed ones included."""
+    """Runs in those batches, failed runs included."""
     crashes: int = 0
     """Calls that ended without a completion mark or with a malformed frame."""
     stopped: int = 0
-    """Runs that took longer than their task's limit and were told to stop."""
+    """Runs that exceeded their task's limit and were told to stop."""
     stuck: int = 0
-    """Of these, runs that did not obey: they loop inside C code."""
+    """Part of ``stopped``: runs that did not stop, because they loop inside C code."""
 
     def add(self, other: "VmCounts") -> None:
-        """Add what another pool has done."""
+        """Add the counters of another pool."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -38,11 +38,11 @@ class VmStatus(msgspec.Struct, frozen=True):
     """One VM, for metrics."""
 
     serial: int
-    """Which VM of this process."""
+    """Number of the VM, unique in this process."""
     task: str
-    """The task it is bound to; empty for a warm one."""
+    """The task to which it is bound; empty for a warm VM."""
     calls: int
-    """Batches that came back."""
+    """Completed batches."""
     runs: int
-    """Runs in those batches, failed ones included."""
+    """Runs in those batches, failed runs included."""
     is_running: bool

@@ -1,9 +1,9 @@
-"""A doorbell between two threads, also of different interpreters.
+"""A doorbell between two threads, even of different interpreters.
 
-A blocked read of a file descriptor is the only wait that two interpreters
-share without polling: locks and conditions belong to one interpreter, its
-queues poll. An eventfd costs one system call at each side; where there is
-none (macOS), a pipe does the same.
+A blocked read of a file descriptor is the only wait that two interpreters can
+share without polling: locks and conditions belong to one interpreter, and
+interpreter queues poll. An eventfd costs one system call on each side. A pipe
+replaces it on systems without eventfd (macOS).
 """
 
 import os
@@ -14,12 +14,12 @@ from walle_stream.vm.guest.layout import RING
 
 
 class Doorbell:
-    """Rings and waits. Any thread may ring, one at a time waits."""
+    """Signal between threads. Any thread may ring; only one at a time may wait."""
 
     __slots__ = ("read_fd", "write_fd")
 
     def __init__(self) -> None:
-        """Make it; not inherited by child processes."""
+        """Open the descriptors; child processes do not inherit them."""
         if hasattr(os, "eventfd"):
             self.read_fd = self.write_fd = os.eventfd(0, os.EFD_CLOEXEC)
         else:
@@ -30,9 +30,9 @@ class Doorbell:
         os.write(self.write_fd, RING)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until somebody rings, for so long at most; says whether it rang.
+        """Block until a ring or the timeout; return whether it rang.
 
-        Lets go of the interpreter's lock.
+        The wait releases the interpreter's lock.
         """
         if timeout_s is not None:
             poll = select.poll()
@@ -43,7 +43,7 @@ class Doorbell:
         return True
 
     def close(self) -> None:
-        """Give the descriptors back; nobody may wait any more."""
+        """Close the descriptors; no thread may wait any more."""
         for fd in {self.read_fd, self.write_fd}:
             with suppress(OSError):
                 os.close(fd)

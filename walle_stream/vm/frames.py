@@ -1,9 +1,9 @@
 """Host side of the frames: groups in, results out.
 
 ``walle_stream.vm.guest.layout`` documents the bytes. Invariant: the host never
-unmarshals or unpickles what a guest wrote (altered marshal bytes crash a
-process); it reads lengths, checks that they meet exactly, and cuts. Any bytes
-at all lead to results or to a ``FrameError``, in time linear in their number.
+unmarshals or unpickles a guest's bytes, because altered marshal bytes crash a
+process. The host reads lengths, checks that they add up exactly, and cuts. Any
+bytes give results or a ``FrameError``, in time linear in their number.
 """
 
 import marshal
@@ -31,18 +31,18 @@ from walle_stream.wire.page_rows import with_packed_rows
 LEVELS: Final = ("info", "warning", "error")
 """Levels of log lines by their codes."""
 
-# most runs of many tasks: made once, only read
+# the result of most runs of many tasks: made once, and only read
 _SILENT: Final = RunResult(ok=True)
 
-# what is not UTF-8 is one run's fault, not the frame's: ``outputs`` finds the surrogates
+# invalid UTF-8 fails one run, not the whole frame: ``outputs`` finds the surrogates
 _TEXT: Final = ("utf-8", "surrogateescape")
 
-_MARSHAL_VERSION: Final = 4  # texts that stand twice are written once: half the time of 2
+_MARSHAL_VERSION: Final = 4  # writes repeated texts once: half the time of version 2
 _CUT_SHORT: Final = "a result frame is cut: {} bytes hold no whole frame"
 
 
 def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
-    """Encode a call: plain values only, and the rows of open pages.
+    """Encode a call, which holds plain values and the rows of open pages only.
 
     Raises:
         FrameError: A value is not plain, or nested deeper than marshal allows.
@@ -53,8 +53,8 @@ def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
     except ValueError as error:
         devices = ", ".join(repr(group[0]) for group in groups[:3])
         raise FrameError(
-            f"the events of {len(groups)} devices ({devices}, ...) cannot be handed to a VM "
-            f"({error}): hand over plain values, nested less deep"
+            f"the events of {len(groups)} devices ({devices}, ...) cannot be passed to a VM "
+            f"({error}): pass plain values, nested less deep"
         ) from error
 
 
@@ -64,7 +64,7 @@ def decode_results(
     """Cut a complete result: header, control words and body; the outbox may be longer.
 
     Raises:
-        FrameError: Lengths do not meet, or an unknown code.
+        FrameError: Lengths do not add up, or a code is unknown.
     """
     if len(outbox) >= HEADER.size:
         magic, _, _, word_count, body_bytes = HEADER.unpack_from(outbox)
@@ -82,7 +82,7 @@ def decode_behind_header(
     """Cut a complete result whose header was read already.
 
     Raises:
-        FrameError: As ``decode_results``.
+        FrameError: As for ``decode_results``.
     """
     at = HEADER.size + WORD_BYTES * word_count
     end = at + body_bytes
@@ -101,7 +101,7 @@ def decode_behind_header(
 
 
 def _owned(results: list[GroupResult]) -> list[GroupResult]:
-    # what was cut as views of the outbox becomes bytes
+    # replaces views of the outbox by bytes
     for group in results:
         for key, value in group.state.items():
             group.state[key] = None if value is None else bytes(value)
@@ -114,9 +114,9 @@ def _owned(results: list[GroupResult]) -> list[GroupResult]:
 
 
 def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list[GroupResult]:  # noqa: C901, PLR0912 - the hot loop
-    # A slice beyond the body's end is short, never an error: what proves that
-    # every slice was whole is that the last one ends exactly where the body does.
-    # A word beyond the last one is an IndexError. Indices, not an iterator: half the time.
+    # A slice beyond the body's end is short, never an error. All slices were whole if the
+    # last one ends exactly at the body's end. A word beyond the last one is an IndexError.
+    # Indices take half the time of an iterator.
     at = end = 0
     results = []
     for device_id, _, inputs in groups:
@@ -173,8 +173,8 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list
     return results
 
 
-# The three below cut what a count of words says, from ``at`` and ``end`` on, and return
-# where they came to.
+# The three functions below read a count at ``at``, cut that number of items from ``at`` and
+# ``end`` on, and return the new ``at`` and ``end``.
 
 
 def _cut_calls(

@@ -1,9 +1,9 @@
-"""The gate: what a script must be before it is compiled.
+"""The gate: checks of a script before it is compiled.
 
-Checks a script's syntax tree against ``guest.rules`` and rewrites the few
-places where a guard has to look at run time (``guest.restricted``). A finding
-names file and line and what to do. The gate is a linter: it catches mistakes
-early, and is no boundary against who wants past it (docs/isolation.md).
+The gate checks a script's syntax tree against ``guest.rules``. It rewrites the few
+places where a guard must check at run time (``guest.restricted``). A finding names
+file, line and remedy. The gate is a linter that catches mistakes early. It is not
+a boundary against a hostile script (docs/isolation.md).
 """
 
 import ast
@@ -31,16 +31,16 @@ from walle_stream.vm.suspension import suspension_findings
 _FORBIDDEN_BUILTINS: Final = frozenset(dir(builtins)) - ALLOWED_BUILTINS - REPLACED_BUILTINS
 _MATCH_ARGS: Final = "__match_args__"
 _MATCH_ARGS_REFUSED: Final = (
-    "uses '__match_args__' otherwise than to give a class a tuple of plain names"
+    "uses '__match_args__', which may only give a class a tuple of plain names"
 )
 _RUN: Final = "define def run(ctx, page) at the top level"
 _ON_MESSAGE: Final = "write it as def on_message(ctx, message)"
 _MIGRATE: Final = (
-    "its stateVersion asks for def migrate(old) at the top level, which returns the new state as "
+    "its stateVersion needs def migrate(old) at the top level, which returns the new state as "
     "a dict"
 )
-# text in nodes that is no identifier: values of constants, names of modules
-# (checked by themselves), comments, the source of a template's expression
+# fields of nodes whose text is no identifier: values of constants, names of modules
+# (checked separately), comments, the source of a template's expression
 _TEXT_FIELDS: Final = frozenset({"kind", "module", "str", "type_comment", "value"})
 _BINDERS: Final = (
     *(ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
@@ -53,44 +53,44 @@ _OWN_SCOPES: Final = (
 )
 
 type Finding = tuple[int, str]
-"""(line, what is wrong there and what to do)."""
+"""(line, problem and remedy)."""
 
 
 class ScriptProblem(Exception):  # noqa: N818 - a finding, which callers turn into their error
-    """What is wrong with a script: line and column from 1, 0 when unknown."""
+    """A problem of a script; line and column count from 1, and 0 means unknown."""
 
     def __init__(self, text: str, line: int = 0, column: int = 0) -> None:
-        """Note it."""
+        """Keep the text and the place."""
         super().__init__(text, line, column)
         self.text, self.line, self.column = text, line, column
 
 
 class CompiledScript(NamedTuple):
-    """A script that may run."""
+    """A script that passed the gate."""
 
     code: CodeType
-    """With the guards in it."""
+    """Bytecode with the guards."""
     imports: list[str]
-    """Allowed modules that it imports, ascending."""
+    """Imported modules, all of them allowed, ascending."""
     shares_globals: bool
     """Whether nothing in its globals can differ between runs."""
     takes_messages: bool
-    """Whether it has an ``on_message``."""
+    """Whether the script has an ``on_message``."""
     asks: tuple[AskedService, ...]
-    """Services that it calls by a name that stands there."""
+    """Services that the script calls; the name is empty if the text does not have it."""
 
 
 def compile_script(
     source: str, file: str, name: str, *, needs_migrate: bool = False
 ) -> CompiledScript:
-    """Check a script, put the guards in and compile it; its code names ``name`` as its place.
+    """Check a script, insert the guards and compile it; ``name`` becomes its file name.
 
     Raises:
-        ScriptProblem: It may not run.
+        ScriptProblem: The script may not run.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a script's style is its own
+            warnings.simplefilter("ignore")  # a script's style is its author's choice
             tree = ast.parse(source, file)
             findings = check(tree, needs_migrate=needs_migrate)
             if findings:
@@ -110,7 +110,7 @@ def compile_script(
 
 
 def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
-    """Say which rules a parsed script breaks, in the order of lines."""
+    """Return the rules that a parsed script breaks, in the order of lines."""
     bound: set[str] = set()
     for node in ast.walk(tree):
         bound.update(_bound_names(node))
@@ -143,7 +143,7 @@ def imported_modules(tree: ast.Module) -> frozenset[str]:
 
 
 def rewrite(tree: ast.Module) -> ast.Module:
-    """Put the guards into a checked script, in place; line numbers stay."""
+    """Insert the guards into a checked script, in place; line numbers stay the same."""
     _Guards().visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -186,16 +186,16 @@ def _problems(node: ast.AST, bound: set[str]) -> Iterator[str]:
         yield from _class_problems(node)
     elif isinstance(node, ast.MatchClass):
         for name in GUARDED_ATTRIBUTES.intersection(node.kwd_attrs):
-            yield f"matches the attribute {name!r}, which a script may not: call it"
+            yield f"matches the attribute {name!r}, which a script may not match: call it instead"
     for name in filter(is_refused_name, _identifiers(node)):
         if not name.startswith("_") and not isinstance(node, (ast.Attribute, ast.MatchClass)):
-            continue  # it reads no attribute: a script may call its own what it likes
-        yield f"uses the name {name!r}, which a script may not{hint(name)}"
+            continue  # no attribute is read, and a script may name its own variables freely
+        yield f"uses the name {name!r}, which a script may not use{hint(name)}"
 
 
 def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
-    # the names in class bodies that are given plain names of attributes: all that a
-    # pattern reads is known before the script runs
+    # the ``__match_args__`` of class bodies that are tuples of plain names, so that the
+    # attributes that a pattern reads are known before the script runs
     for node in ast.walk(tree):
         for statement in node.body if isinstance(node, ast.ClassDef) else ():
             match statement:
@@ -208,24 +208,25 @@ def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _class_problems(node: ast.ClassDef) -> Iterator[str]:
-    # a dataclass of texts, or of times, would let a pattern read the method by its field's name
+    # with such a field, a dataclass derived from str or datetime would let a pattern read the
+    # method of that name
     for statement in node.body if node.bases else ():
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
             if name in FORMAT_ATTRIBUTES or is_refused_name(name):
-                yield f"has the field {name!r} in a class with a base: name it otherwise"
+                yield f"has the field {name!r} in a class with a base: give it another name"
 
 
 def _lost_cell_findings(tree: ast.Module) -> Iterator[Finding]:
-    # super() takes what is in the first argument's place for a cell when inner code uses that
-    # argument; a comprehension puts its own variable there, and the interpreter crashes
+    # super() expects a cell in the first argument's place if inner code uses that argument; a
+    # comprehension puts its own variable there, and the interpreter crashes
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for function in ast.walk(tree) if "super" in names else ():
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             for first in [*function.args.posonlyargs, *function.args.args][:1]:
                 for line in _comprehensions_over(function, first.arg):
                     text = f"names {first.arg!r}, a function's first argument, in a comprehension"
-                    yield line, f"{text}, where super() would crash: name it otherwise there"
+                    yield line, f"{text}, where super() would crash: use another name there"
 
 
 def _comprehensions_over(function: _Function, name: str) -> Iterator[int]:
@@ -242,7 +243,7 @@ def _comprehensions_over(function: _Function, name: str) -> Iterator[int]:
 
 
 def _own_nodes(function: _Function) -> Iterator[ast.AST]:
-    # what is in its body, but for the insides of other scopes
+    # the nodes of a function's body, without the insides of other scopes
     body = function.body
     waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
     while waiting:
@@ -255,27 +256,27 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
 def _from_problems(node: ast.ImportFrom) -> Iterator[str]:
     module = node.module or ""
     if node.level:
-        yield "imports relatively: a script is one file, put what it needs into it"
+        yield "imports relatively, but a script is one file: put the code into it"
     elif module not in ALLOWED_MODULES:
         yield _import_refused(module)
     else:
         exported = exported_names(module)
         for alias in node.names:
             if alias.name == "*":
-                yield f"imports * from {module!r}: name what it needs"
+                yield f"imports * from {module!r}: import the names that it needs"
             elif alias.name not in exported and f"{module}.{alias.name}" not in ALLOWED_MODULES:
                 yield f"imports {alias.name!r} from {module!r}, which has no such name for a script"
 
 
 def _import_refused(module: str) -> str:
     return (
-        f"imports {module!r}, which a script may not{hint(module)}; it may import "
+        f"imports {module!r}, which a script may not import{hint(module)}; it may import "
         f"{', '.join(sorted(ALLOWED_MODULES))}"
     )
 
 
 def _entry(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    # the last one counts, as when the script's body runs
+    # the last definition counts, as when the script's body runs
     for node in reversed(tree.body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
             return node
@@ -299,7 +300,7 @@ def _entry_findings(
     if yields or isinstance(function, ast.AsyncFunctionDef):
         yield (
             function.lineno,
-            f"{name!r} is called, not awaited nor iterated: no async def, no yield in it",
+            f"{name!r} is called, neither awaited nor iterated: write it without async and yield",
         )
 
 

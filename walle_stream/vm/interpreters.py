@@ -1,21 +1,20 @@
 """Isolated interpreters, each with its own GIL, on every supported Python.
 
-3.13 has them behind the private module ``_interpreters``, 3.14 and later behind
-``concurrent.interpreters``; nothing else in walle_stream names either (PEP 684,
-PEP 734). ``ensure_supported`` tries every operation relied on once per process,
+Python 3.13 has them in the private module ``_interpreters``, 3.14 and later in
+``concurrent.interpreters``. No other module of walle_stream uses either (PEP 684,
+PEP 734). ``ensure_supported`` tries every operation that VMs need once per process,
 before the first VM is made.
 
-What the measurements ask for (the facts page on subinterpreters):
+Measured behaviour decides the rest:
 
-- 3.13 aborts when two VMs that imported ``datetime``, ``zoneinfo`` or ``sqlite3``
-  are destroyed, unless the host imported them first: it does, here.
-- A process that ends with VMs alive may abort: they are destroyed at exit.
-- A child that ``os.fork`` makes while VMs are alive dies at once, of a signal:
-  fork is refused as long, with words (PEP 578's audit events come before it
-  happens). ``subprocess`` is fine, but for its ``preexec_fn``, which no event
-  tells of.
-- "No exception" proves nothing (a MemoryError can vanish): callers look for a
-  completion mark that the guest wrote.
+- Python 3.13 aborts when two VMs that imported ``datetime``, ``zoneinfo`` or
+  ``sqlite3`` are destroyed, unless the host imported them first. This module does.
+- A process that ends with live VMs may abort, so VMs are destroyed at exit.
+- A child of ``os.fork`` crashes at once if VMs are alive. So fork is refused with a
+  message, by PEP 578's audit events, which precede the fork. ``subprocess`` works,
+  except with ``preexec_fn``, which raises no audit event.
+- A call without an exception may still have failed, because a MemoryError can be
+  lost. Callers check a completion mark that the guest wrote.
 """
 
 import atexit
@@ -41,8 +40,8 @@ _ASKED: Final = compile(
     "<walle probe>",
     "exec",
 )
-# On 3.13 a memoryview is shareable only once the guest has this module. What is in it makes
-# interpreters, which no audit hook of the guest's would look at.
+# On 3.13 a memoryview is shareable only after the guest imported this module. Its functions make
+# interpreters, which the guest's audit hooks would not see, so they are removed.
 _PREPARE: Final = compile(
     "import _interpreters\nvars(_interpreters).clear()\ndel _interpreters", "<walle>", "exec"
 )
@@ -100,7 +99,7 @@ type _Api = _Api313 | _Api314
 
 
 class _Registry:
-    # one per process: which API this Python has, and what is alive
+    # one per process: the API of this Python, and the live interpreters
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -123,13 +122,13 @@ class _Registry:
 
     def destroy_all(self) -> None:
         for interpreter in list(self.live):
-            # one that still runs in a daemon thread cannot be destroyed
+            # an interpreter that still runs in a daemon thread cannot be destroyed
             with suppress(Exception):
                 interpreter.destroy()
 
 
 _registry: Final = _Registry()
-# now, so that it comes last: a VM's own thread ends its interpreter, unless it has none
+# registered early, so that it runs last: normally a VM's own thread ends its interpreter
 atexit.register(_registry.destroy_all)
 
 
@@ -137,22 +136,22 @@ def _refuse_fork(event: str, _: object) -> None:
     # a plain function: a bound method would cost every event 1 us, not 0.2 to 0.5
     if event in _FORKS and _registry.live:
         raise VmForkError(
-            f"this process has {len(_registry.live)} VMs alive, and a forked child of it would die "
-            "at once: use subprocess, or multiprocessing's 'spawn', or fork before the VMs"
+            f"this process has {len(_registry.live)} live VMs, and a forked child would crash at "
+            "once: use subprocess, or multiprocessing's 'spawn', or fork before the VMs"
         )
 
 
 class Interpreter:
-    """One isolated interpreter. Used by one thread at a time."""
+    """An isolated interpreter, for use by one thread at a time."""
 
     __slots__ = ("_api", "_handle", "_is_alive")
 
     def __init__(self) -> None:
-        """Create it; 6-18 ms.
+        """Create the interpreter, which takes 6-18 ms.
 
         Raises:
-            VmStartError: This Python has no isolated interpreters, or one more
-                could not be made.
+            VmStartError: This Python has no isolated interpreters, or cannot
+                make another one.
         """
         self._api = _registry.api()
         try:
@@ -170,7 +169,7 @@ class Interpreter:
     def share(self, **values: bytes | int | memoryview) -> None:
         """Set names in the interpreter's ``__main__``.
 
-        Bytes and integers are copied; a memoryview shares its memory until the guest has dropped
+        Bytes and integers are copied. A memoryview shares its memory until the guest has dropped
         every reference to it.
         """
         self._api.share(self._handle, values)
@@ -179,12 +178,11 @@ class Interpreter:
         """Run code in ``__main__``; enters the interpreter in this thread.
 
         Args:
-            code: Made by ``compile``; 12-14 us a call (source text: 30).
+            code: Made by ``compile``, which takes 12-14 us a call (source text: 30).
 
         Returns:
-            What it raised, as text; None when it raised nothing, or when that
-            was lost: only a mark that the code itself wrote proves that it ran
-            to its end.
+            The exception as text; None if there was none or it was lost. Only
+            a mark that the code itself wrote proves that it ran to its end.
 
         Raises:
             VmCrashedError: The interpreter could not be entered.
@@ -197,18 +195,18 @@ class Interpreter:
             ) from error
 
     def run_soon(self, text: bytes) -> bool:
-        """Let it run one of a few lines (see ``runaway``) in ``__main__`` while it runs other code.
+        """Make it run a fixed line (see ``runaway``) in ``__main__`` amid its other code.
 
         Returns:
-            Whether it was accepted.
+            Whether the interpreter accepted the line.
         """
         return stop_api().run_soon(self._api.id_of(self._handle), text)
 
     def destroy(self) -> None:
-        """End it; may be called twice. Not while it runs."""
+        """End the interpreter, which must not be running; may be called twice."""
         if not self._is_alive:
             return
-        # first: a second thread that ends it, at exit, would hang or die of a fault
+        # set first, because a second thread that ends it, at exit, would hang or crash
         self._is_alive = False
         try:
             self._api.destroy(self._handle)
@@ -220,15 +218,15 @@ class Interpreter:
 
 
 def live_count() -> int:
-    """Return how many interpreters made here are alive."""
+    """Return the number of live interpreters that this module made."""
     return len(_registry.live)
 
 
 def ensure_supported() -> None:
-    """Try once per process what VMs rely on.
+    """Try every operation that VMs need, once per process.
 
     Raises:
-        VmStartError: Something is missing; the message says what.
+        VmStartError: An operation does not work; the message names it.
     """
     if _registry.is_tested:
         return

@@ -1,9 +1,9 @@
-"""A VM's life: start, calls, stops and its end, whether an interpreter's thread or a process.
+"""A VM's life: start, calls, stops and end, common to interpreters and processes.
 
-A caller writes the inbox, gives an order, looks for the completion mark and reads
-the outbox. Whoever calls must hold the VM alone, and destroys it after any error.
-What differs stands in the two kinds: how a guest is started (``_start``), reached
-(``order``, ``_resize``), told to stop (``_tell_to_stop``) and ended (``_end``).
+A caller writes the inbox, gives an order, checks the completion mark and reads the
+outbox. The caller must hold the VM alone, and destroys it after any error. The two
+subclasses differ in starting a guest (``_start``), reaching it (``order``,
+``_resize``), telling it to stop (``_tell_to_stop``) and ending it (``_end``).
 """
 
 import atexit
@@ -35,29 +35,29 @@ from walle_stream.vm.results import DeviceGroup, GroupResult
 from walle_stream.vm.services import HostServices
 
 BUFFER_BYTES: Final = 256 * 1024
-"""Size of the inbox and of the outbox of a VM at rest."""
+"""Size of the inbox and of the outbox of an idle VM."""
 
 KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
-"""Of a buffer that grew beyond this the memory is given back after the call."""
+"""A buffer that grew beyond this size is shrunk after the call."""
 
 START_TIMEOUT_S: Final = 10.0
 """Longest time that starting a VM and loading a script may take."""
 
 STOP_TIMEOUT_S: Final = 2.0
-"""Longest wait for a script that was told to stop while it was loaded."""
+"""Longest wait for a script that was told to stop during its loading."""
 
 DESTROY_TIMEOUT_S: Final = 10.0
-"""Longest wait for a VM's end."""
+"""Longest wait for the end of a VM."""
 
 _BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 _serials: Final = count(1)
 
 
 class Machine(ABC):
-    """A VM. One caller at a time, in any thread."""
+    """A VM for one caller at a time, in any thread."""
 
     shares_memory: ClassVar[bool]
-    """Whether its guest lives in this process."""
+    """Whether the guest runs in this process."""
 
     _inbox: memoryview
     _outbox: memoryview
@@ -65,41 +65,41 @@ class Machine(ABC):
     def __init__(
         self, program: CompiledProgram, services: HostServices | None, max_buffer_bytes: int
     ) -> None:
-        """Begin to count; nothing is started. Inbox and outbox have ``max_buffer_bytes`` each."""
+        """Start no guest yet; inbox and outbox may grow to ``max_buffer_bytes`` each."""
         self._program = program
         self._services = services or HostServices()
         self._max_buffer_bytes = max_buffer_bytes
         self._groups: Sequence[DeviceGroup] = ()
         self.cpu_ms: Callable[[], float] = monotonic_ms
-        """Clock of what it worked, milliseconds, for differences."""
+        """Clock of the VM's work in milliseconds, for differences."""
         self._number = 0
         self._lock = threading.Lock()
         self._is_ending = False
         self.serial = next(_serials)
-        """Which VM of this process."""
+        """Number of the VM, unique in this process."""
         self.calls = 0
-        """Batches that came back."""
+        """Completed batches."""
         self.runs = 0
-        """Runs in those batches, failed ones included."""
+        """Runs in those batches, failed runs included."""
         self.was_stopped = False
-        """Whether a run was asked to stop; whoever looks sets it back."""
+        """Whether a run was asked to stop; the reader of this flag resets it."""
         self.is_worn = False
-        """Whether it should not be used again after this call."""
+        """Whether the VM must not be reused after this call."""
 
     @property
     def task(self) -> str:
-        """The task it is bound to."""
+        """The task to which the VM is bound."""
         return self._program.task
 
     @property
     @abstractmethod
     def run_number(self) -> int:
-        """Number of the run at hand, ascending for the VM's life; 0 when idle or dead."""
+        """Number of the current run, ascending over the VM's life; 0 when idle or ended."""
 
     @property
     def run_at_hand(self) -> tuple[str, int] | None:
-        """Device and trigger position of the run at hand, None between runs."""
-        # loading the script counts as the first
+        """Device and trigger position of the current run; None between runs."""
+        # loading the script counts as the first run
         left = (self.run_number & ~REPEATED) - self.runs - 1
         for device_id, _, runs in self._groups:
             if 0 < left <= len(runs):
@@ -109,17 +109,17 @@ class Machine(ABC):
 
     @property
     def crashed_run(self) -> tuple[str, int] | None:
-        """Device and trigger position of the run that ended the VM, if it was one."""
+        """Device and trigger position of the run that ended the VM; None if no run did."""
         return None
 
     @property
     def was_killed(self) -> bool:
-        """Whether the host had to end it: the run did not obey."""
+        """Whether the host had to end the VM, because its run did not stop."""
         return False
 
     @property
     def is_alive(self) -> bool:
-        """Whether something of it goes on that nobody can end."""
+        """Whether a part of the VM still runs and cannot be ended."""
         return False
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
@@ -128,7 +128,8 @@ class Machine(ABC):
         Raises:
             VmCrashedError: The VM ended, or ended the call without its
                 completion mark.
-            FrameError: The result is malformed or too large, or the batch is.
+            FrameError: The result is malformed, or the result or the batch is
+                too large.
         """
         size_bytes = INBOX.size + len(packed)
         if size_bytes > len(self._inbox):
@@ -153,20 +154,21 @@ class Machine(ABC):
         return results
 
     def stop_run(self, *, for_memory: bool = False) -> bool:
-        """Stop the run at hand, for its time or its memory: it fails, the call goes on; any thread.
+        """Stop the current run for its time or its memory: it fails, and the call continues.
 
-        Returns whether the guest was asked; it obeys at its next line of Python.
+        Any thread may call. Returns whether the guest was asked; the run stops at its next line of
+        Python.
         """
         with self._lock:
             if self._is_ending:
                 return False
-            self.was_stopped = True  # first: the run may be over before this returns
+            self.was_stopped = True  # set first: the run may end before this returns
             return self._tell_to_stop(for_memory=for_memory)
 
     def destroy(self) -> None:
-        """End it and wait for its end; may be called twice.
+        """End the VM and wait for its end; may be called twice.
 
-        A guest in an interpreter that does not come back keeps its thread and its memory.
+        A guest that does not return from its interpreter keeps its thread and its memory.
         """
         with self._lock:
             if self._is_ending:
@@ -181,22 +183,22 @@ class Machine(ABC):
 
     @abstractmethod
     def order(self, command: int) -> int:
-        """Give an order, return the status of what comes back; within a call alone.
+        """Give an order and return the status of the guest's reply; only during a call.
 
         Raises:
-            VmCrashedError: Nothing came back.
-            FrameError: What came back is too large.
+            VmCrashedError: The guest did not reply.
+            FrameError: The reply is too large.
         """
 
     @abstractmethod
     def heads(self) -> tuple[int, int]:
-        """Return the outbox's third and fourth number, as they were when it was done."""
+        """Return the outbox's third and fourth number, as of the guest's last reply."""
 
     def buffers(self) -> tuple[memoryview, memoryview]:
         """Return inbox and outbox."""
         return self._inbox, self._outbox
 
-    # What differs
+    # Parts that differ between interpreters and processes
 
     @abstractmethod
     def _start(self) -> None:
@@ -204,29 +206,29 @@ class Machine(ABC):
 
     @abstractmethod
     def _has_started(self, limit_s: float) -> bool:
-        """Wait for the end of what was started; raises what went wrong."""
+        """Wait for the guest to start or load; raises the guest's error. False at the limit."""
 
     @abstractmethod
     def _tell_to_stop(self, *, for_memory: bool) -> bool:
-        """Ask the run at hand to stop, if there is a guest; under the lock."""
+        """Ask the current run to stop, if there is a guest; called under the lock."""
 
     @abstractmethod
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
-        """Give host and guest buffers of at least these sizes; a result that waits is kept."""
+        """Give host and guest buffers of at least these sizes; a waiting result is kept."""
 
     @abstractmethod
     def _shrink(self) -> None:
-        """Give memory of large buffers back."""
+        """Free the memory of large buffers."""
 
     @abstractmethod
     def _end(self) -> None:
-        """End the guest, wait for that, and give everything back; run once."""
+        """End the guest, wait for its end, and free all resources; called once."""
 
     @abstractmethod
     def _hurry(self) -> None:
-        """End the run at hand, if any: the process ends, nobody waits for it."""
+        """Stop the current run, if any, without waiting, because the process ends."""
 
-    # What is common to them
+    # Common parts
 
     def _begin(self) -> None:
         _machines.add(self)
@@ -244,11 +246,11 @@ class Machine(ABC):
                 break
         raise VmStartError(
             f"a VM for task {self._program.task!r} did not start in {START_TIMEOUT_S:g} s: "
-            "look for what takes so long when the script is loaded"
+            "find the slow code outside of the script's functions"
         )
 
     def _check_bound(self) -> None:
-        # what the guest wrote when it was bound: the script's body ran, or what it raised
+        # at its binding the guest wrote a result: success of the script's body, or its error
         program = self._program
         [group] = decode_results(_BIND_GROUPS, self._outbox)
         [run] = group.runs
@@ -262,7 +264,7 @@ class Machine(ABC):
         needed = HEADER.size + WORD_BYTES * word_count + body_bytes
         if needed <= len(self._outbox):
             raise FrameError(
-                f"task {self._program.task!r}: a result frame that fits says it does not"
+                f"task {self._program.task!r}: a result frame fits, but claims not to fit"
             )
         self._make_room(len(self._inbox), needed)
 
@@ -277,14 +279,14 @@ class Machine(ABC):
         self._resize(inbox_bytes, outbox_bytes)
 
 
-# strong: a process that ends while VMs live may abort, so those that nobody destroyed end before
+# strong references: a process that ends with live VMs may abort, so all VMs end before exit
 _machines: Final[set[Machine]] = set()
-_left: Final[list[Machine]] = []  # destroyed, but they did not come back
+_left: Final[list[Machine]] = []  # destroyed VMs whose guests did not return
 _owner_pid: Final = os.getpid()
 
 
 def _destroy_all() -> None:
-    if os.getpid() != _owner_pid:  # a fork of the host ends, too
+    if os.getpid() != _owner_pid:  # a fork of the host owns no VMs
         return
     machines = list(_machines)
     for machine in machines:
@@ -292,8 +294,8 @@ def _destroy_all() -> None:
     for machine in machines:
         machine.destroy()
     if any(machine.is_alive for machine in _left):
-        # Python would wait for it without end, or die of a fault, when it ends the
-        # interpreter: this is the last chance to end in order.
+        # At its own end Python would wait for the guest forever, or crash. This is the
+        # last chance to end in order.
         sys.stderr.write("walle: a script does not end: the process ends without it\n")
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

@@ -1,4 +1,4 @@
-"""The memory of this process and of its machine, and a limit of the system for it."""
+"""The memory of this process and of its machine, and the system's limit for it."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ _CGROUP_LIMITS: Final = (
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the system does not say."""
+    """Return the resident memory of this process in bytes; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - a fifth of a Path's time
             return int(statm.read().split()[1]) * _PAGE_BYTES
@@ -22,12 +22,13 @@ def resident_bytes() -> int:
 
 
 def limit_data(limit_bytes: int) -> bool:
-    """Let a single huge allocation fail where it is made, before the machine is out of memory.
+    """Limit the memory of this process, so that a single huge allocation fails by itself.
 
-    The watchdog cannot: it looks now and then, and C code that fills new memory obeys nobody. The
-    bound is on private writable memory, touched or not (``RLIMIT_DATA``), so it lies a quarter
-    above the watchdog's. For programs that own their process: it holds for all of it. The limit is
-    on top of what there is already. Returns whether it is in force; only Linux counts this way.
+    The watchdog cannot stop such an allocation: it only checks at intervals, and C code cannot be
+    interrupted. The limit counts private writable memory, touched or not (``RLIMIT_DATA``), so it
+    is a quarter above the watchdog's. It comes on top of the memory in use, and holds for the
+    whole process, so only programs that own their process may call this. Returns whether the limit
+    is in force; only Linux counts this way.
     """
     if sys.platform != "linux":
         return False
@@ -44,7 +45,7 @@ def limit_data(limit_bytes: int) -> bool:
 
 
 def data_bytes() -> int:
-    """Return the private writable memory of this process; 0 where the system does not say."""
+    """Return the private writable bytes of this process; 0 if the system does not report them."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmData:"):
@@ -53,7 +54,7 @@ def data_bytes() -> int:
 
 
 def machine_bytes() -> int:
-    """Return the memory that this process may have: the machine's, or its control group's."""
+    """Return the memory limit of this process: the machine's, or its control group's."""
     bounds = [os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES]
     for path in _CGROUP_LIMITS:
         with suppress(OSError, ValueError):
@@ -61,5 +62,5 @@ def machine_bytes() -> int:
     return min(bounds)
 
 
-# a Windows without it imports this, and runs no VMs
+# Windows has no sysconf; it imports this module, but runs no VMs
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

@@ -1,12 +1,12 @@
-"""What runs hand over, looked at before anybody takes it: the host believes no guest.
+"""Checks of the outputs of runs: the host trusts no guest.
 
-A script that got past its guards writes any frame that adds up, and a script without harm in
-it can emit a key twice. So a run whose output is not what the guest library would write of
-well-formed values within the task's limits has failed, whatever its frame says: nothing of it
-is kept. Its device's other runs in the call are made again without it, one by one, as the
-state that came back includes what it changed.
+A hostile script can write any frame whose lengths add up, and a careless one can emit a key
+twice. So a run fails, whatever its frame says, if its output is malformed or exceeds the task's
+limits. None of its output is kept. The returned state includes the failed run's changes, so the
+device's other runs in the call are repeated without it, one by one.
 
-Place in the data flow: ``task_pool.TaskPool`` asks here between a VM's frame and its caller.
+Place in the data flow: ``task_pool.TaskPool`` calls this module between a VM's frame and its
+caller.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from walle_stream.wire.strict_json import object_problem, value_problem
 MALFORMED: Final = "MalformedOutput"
 """Error of a run whose output is refused."""
 
-_ESCAPED: Final = 6  # characters of "\udc80", which stands for one that is not valid
+_ESCAPED: Final = 6  # characters of "\udc80", the escape of an invalid byte
 _VERSION_DIGITS: Final = 10
 
 type Call = Callable[[Sequence[DeviceGroup]], list[GroupResult]]
@@ -37,7 +37,7 @@ type Call = Callable[[Sequence[DeviceGroup]], list[GroupResult]]
 def run_checked(
     program: CompiledProgram, groups: Sequence[DeviceGroup], call: Call
 ) -> list[GroupResult]:
-    """Run a batch and refuse what is malformed in its results; blocks."""
+    """Run a batch and refuse malformed results; blocks."""
     results = call(groups)
     if program.confinement.cpu_ms:
         _name_cpu_limit(program.confinement.cpu_ms, results)
@@ -95,13 +95,13 @@ def _run_problem(limits: RunLimits, run: RunResult) -> str | None:
         size_bytes += len(service.encode()) + len(question)
     count = len(run.emits) + len(run.calls)
     if count > limits.emits or size_bytes > limits.output_bytes:
-        return f"{count:,} features and calls of {size_bytes:,} bytes are beyond the task's limits"
+        return f"{count:,} features and calls of {size_bytes:,} bytes exceed the task's limits"
     return _lines_problem(limits, run.logs)
 
 
 def _lines_problem(limits: RunLimits, lines: list[tuple[str, str]]) -> str | None:
-    if len(lines) > limits.log_lines + 1:  # one says how many were dropped
-        return f"{len(lines):,} lines of log are beyond the task's limits"
+    if len(lines) > limits.log_lines + 1:  # one more for the number of dropped lines
+        return f"{len(lines):,} log lines exceed the task's limits"
     for number, (_, text) in enumerate(lines, 1):
         if len(text) > _ESCAPED * LOG_MAX_CHARACTERS:
             return f"line {number} of its log has {len(text):,} characters"
@@ -116,7 +116,7 @@ def _state_problem(
     for key, value in changes.items():
         if key == VERSION_KEY:
             if value is not None and not (value.isdigit() and len(value) <= _VERSION_DIGITS):
-                return "the number of the state's layout is none"
+                return "the number of the state's layout is not a number"
             continue
         if not _is_valid(key) or len(key.encode()) > STATE_KEY_MAX_BYTES:
             return f"a key of the state is not 1 to {STATE_KEY_MAX_BYTES} bytes of UTF-8"
@@ -126,14 +126,14 @@ def _state_problem(
     after = before.copy()
     merge(after, changes)
     size_bytes = state_bytes(after)
-    # the layout's number is no part of the limit
+    # the layout's number does not count towards the limit
     if size_bytes > limits.state_bytes + _VERSION_DIGITS and size_bytes > state_bytes(before):
-        return f"a state of {size_bytes:,} bytes is beyond the task's limits"
+        return f"a state of {size_bytes:,} bytes exceeds the task's limits"
     return None
 
 
 def _name_cpu_limit(cpu_ms: int, results: list[GroupResult]) -> None:
-    # a guest is told to stop, not why: it knows of one limit
+    # a guest only knows that it must stop, and names the limit that it knows
     here = "(limits.wallTime)"
     both = f"{here}, or used {cpu_ms / 1000:g} s of CPU time (isolation.cpu),"
     for run in (run for group in results for run in group.runs if run.error == "RunStopped"):
@@ -141,7 +141,7 @@ def _name_cpu_limit(cpu_ms: int, results: list[GroupResult]) -> None:
 
 
 def _tidy(limits: RunLimits, run: RunResult) -> None:
-    # it has failed: what it says of that is cut to one line, nothing more becomes of it
+    # a failed run keeps its error as one short line, and nothing else
     run.error = _line(run.error, NAME_MAX_CHARACTERS)
     run.message = _line(run.message, MESSAGE_MAX_CHARACTERS)
     if _lines_problem(limits, run.logs) is not None:
@@ -156,5 +156,5 @@ def _line(text: str, max_characters: int) -> str:
 
 
 def _is_valid(text: str) -> bool:
-    # bytes that were not UTF-8 are surrogates by now
+    # invalid UTF-8 was decoded to surrogates
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,11 +1,11 @@
-"""The pool of VMs: a pool of them per task, one VM per call in flight.
+"""The pool of VMs: a pool for each task, and a VM for each call in flight.
 
 Place in the data flow: a device host calls ``run`` with all runs of one task in
-a batch, grouped by device, and gets what they emitted and changed.
+a batch, grouped by device, and gets their features and state changes.
 
-Invariants: a VM runs one program for life and one call at a time; a VM whose
-call failed is destroyed and never used again; any thread may call: the VMs have
-threads of their own.
+Invariants: a VM runs one program for life, and one call at a time. A VM whose
+call failed is destroyed and never reused. Any thread may call, because VMs have
+their own threads.
 """
 
 import logging
@@ -36,8 +36,8 @@ CLOSE_TIMEOUT_S: Final = 10.0
 """Longest wait of ``close`` for calls that are running."""
 
 DESTROYED_MAX: Final = 1_000 if sys.version_info < (3, 14) else 0
-"""A process should begin anew after this number of destroyed VMs: on Python 3.13 each leaves
-2.4 to 3.3 MB behind. 0 for never."""
+"""Number of destroyed VMs after which a process should restart; 0 for never. On Python 3.13
+each destroyed VM leaks 2.4 to 3.3 MB."""
 
 _MAKERS: Final = 4
 
@@ -50,22 +50,22 @@ class PoolLimits(msgspec.Struct, frozen=True):
     """Bounds of a pool."""
 
     vms: int = 1
-    """VMs per task with ``isolation: shared``: as many as threads call at once."""
+    """VMs per task with ``isolation: shared``: the number of threads that call at once."""
     device_vms: int = 64
     """VMs per task with ``isolation: device``."""
     warm_vms: int = 0
-    """VMs that are made ahead, for the next task or the next replacement."""
+    """Spare VMs for the next task or the next replacement."""
     idle_s: float = 0.0
-    """A VM that did nothing for between this and twice as long is destroyed,
-    except the last one of a task with ``isolation: shared``; 0 for never."""
+    """A VM is destroyed after an idle time of once to twice this value, except the
+    last VM of a task with ``isolation: shared``; 0 for never."""
     max_runs: int = 0
     """A VM is replaced after this number of runs; 0 for never."""
     memory_bytes: int = 0
-    """Resident memory of the process above which runs are stopped; 0 for any."""
+    """Resident memory of the process above which runs are stopped; 0 for no limit."""
 
 
 class VmPool(AbstractContextManager["VmPool"]):
-    """VMs for a set of tasks. Thread-safe."""
+    """VMs for a set of tasks; thread-safe."""
 
     def __init__(
         self,
@@ -76,17 +76,17 @@ class VmPool(AbstractContextManager["VmPool"]):
         services: HostServices | None = None,
         on_quarantined: OnStuck | None = None,
     ) -> None:
-        """Check and compile the programs that are not yet, then make their VMs.
+        """Check and compile the uncompiled programs, then make their VMs.
 
         Args:
             tasks: The programs by task name.
             limits: Bounds; a number stands for ``PoolLimits(vms=number)``.
-            on_stuck: Told, in the watchdog's thread, of a run that cannot be
-                stopped: its call never returns.
-            quarantined: (task, device id) pairs that are out from the start.
-            services: What the host does for runs that ask; none by default.
-            on_quarantined: Told, in the caller's thread, of the task and the device
-                id of runs that ended the VM of a doubtful call too often.
+            on_stuck: Called in the watchdog's thread for a run that cannot be
+                stopped; the run's call never returns.
+            quarantined: (task, device id) pairs that are quarantined from the start.
+            services: The host's services for runs; none by default.
+            on_quarantined: Called in the caller's thread with task and device id
+                of runs that ended the VM of a doubtful call too often.
 
         Raises:
             ScriptError: A script cannot be loaded.
@@ -107,7 +107,7 @@ class VmPool(AbstractContextManager["VmPool"]):
         self._watchdog = Watchdog(self._count_stopped, self._count_stuck)
         self._has_interpreters: bool | None = None
         if any(program.isolation != "process" for program in programs.values()):
-            self._can_be_inside()  # now, not in the middle of traffic
+            self._can_be_inside()  # tried now, before any traffic
         pairs = list(quarantined)
         for name, program in programs.items():
             devices = [device_id for task, device_id in pairs if task == name]
@@ -133,12 +133,12 @@ class VmPool(AbstractContextManager["VmPool"]):
 
     @property
     def is_worn_out(self) -> bool:
-        """Whether this process should begin anew, see ``DESTROYED_MAX``."""
+        """Whether this process should restart; see ``DESTROYED_MAX``."""
         return 0 < DESTROYED_MAX <= self.counts.destroyed
 
     @property
     def machines(self) -> list[VmStatus]:
-        """All VMs that are alive."""
+        """All live VMs."""
         alive = [
             machine for task_pool in self._all_task_pools() for machine in list(task_pool.machines)
         ]
@@ -152,18 +152,18 @@ class VmPool(AbstractContextManager["VmPool"]):
     ) -> list[GroupResult]:
         """Run a batch of one task; blocks until a VM is free and done.
 
-        A run that raises, or whose output is malformed (``outputs``), is a result, not
-        an error: its own state changes and emits are undone, the others stand. So is one
-        that ends its process VM.
+        A run that raises, has a malformed output (``outputs``) or ends its process VM is
+        a result, not an error. Its state changes and emits are undone, and the other runs
+        stand.
 
         Args:
             task: One of the pool's tasks.
-            groups: Runs by device; plain values, borrowed until return.
-            is_doubtful: Whether one of the runs may have ended a process before: they
-                run in process VMs, whatever the task's isolation.
+            groups: Runs by device; plain values, borrowed until the return.
+            is_doubtful: Whether one of the runs may have ended a process before. If so,
+                all run in process VMs, whatever the task's isolation.
 
         Returns:
-            One result per group, in order, with one per run, in order.
+            A result for each group, with a result for each run, both in order.
 
         Raises:
             VmCrashedError: Two VMs in turn ended the call without its
@@ -172,7 +172,7 @@ class VmPool(AbstractContextManager["VmPool"]):
                 in turn returned a malformed or oversized result.
             VmStartError: A destroyed VM could not be replaced.
             VmClosedError: The pool is closed.
-            VmError: No such task.
+            VmError: The pool has no such task.
         """
         if not groups:
             return []
@@ -188,8 +188,8 @@ class VmPool(AbstractContextManager["VmPool"]):
                     return _run_admitted(chosen, groups)
                 return chosen.run(groups)
             except VmClosedError:
-                # a private VM's groups before this one ran: running them again is as good,
-                # a call has no effect but its results
+                # earlier groups of a pool of private VMs ran already; they may run again,
+                # because results are the only effect of a call
                 if self._is_closed or self._task_pools.get(task) is task_pool:
                     raise
             except BlamedRunError as blamed:
@@ -205,10 +205,10 @@ class VmPool(AbstractContextManager["VmPool"]):
     def install(
         self, program: TaskProgram | CompiledProgram, quarantined: Iterable[str] = ()
     ) -> None:
-        """Add a task, or put a new version in an old one's place; blocks.
+        """Add a task, or replace its old version; blocks.
 
-        Calls of the old version that are running come back as they were; its
-        VMs go after that. A version's strikes go with it.
+        Running calls of the old version complete, and then its VMs are destroyed.
+        The old version's strikes are dropped.
 
         Raises:
             ScriptError: The script cannot be loaded; nothing has changed.
@@ -235,7 +235,7 @@ class VmPool(AbstractContextManager["VmPool"]):
             self._retire(old)
 
     def uninstall(self, task: str) -> None:
-        """Take a task out, if it is there; its VMs go when their running calls have come back."""
+        """Remove a task, if present; its VMs are destroyed after their running calls."""
         with self._lock:
             task_pool = self._task_pools.pop(task, None)
             self._retiring += [] if task_pool is None else [task_pool]
@@ -243,15 +243,15 @@ class VmPool(AbstractContextManager["VmPool"]):
             self._retire(task_pool)
 
     def sweep(self) -> None:
-        """Destroy VMs that did nothing since the last sweep."""
+        """Destroy VMs that were idle since the last sweep."""
         for task_pool in self._all_task_pools():
             task_pool.sweep()
 
     def close(self) -> None:
         """Destroy all VMs; may be called twice.
 
-        Waits up to ``CLOSE_TIMEOUT_S`` for calls that are running; what still
-        runs then is destroyed when it comes back.
+        Waits up to ``CLOSE_TIMEOUT_S`` for running calls. VMs of longer calls
+        are destroyed after the call.
         """
         with self._lock:
             self._is_closed = True
@@ -318,8 +318,8 @@ class VmPool(AbstractContextManager["VmPool"]):
         return machine
 
     def _can_be_inside(self) -> bool:
-        # Where interpreters lack something, e.g. a way to stop what runs in them, their
-        # tasks keep all that they are promised in processes: it only costs more.
+        # If interpreters lack a feature, such as a way to stop runs, all tasks run in
+        # processes, which keep every promise at a higher cost.
         if self._has_interpreters is None:
             try:
                 ensure_supported()
@@ -333,7 +333,7 @@ class VmPool(AbstractContextManager["VmPool"]):
         return self._has_interpreters
 
     def _make_process(self, program: CompiledProgram) -> Machine:
-        # imported where it is used: it needs POSIX
+        # imported here, because it needs POSIX
         from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415
 
         return ProcessMachine(program, services=self._services)
@@ -342,7 +342,7 @@ class VmPool(AbstractContextManager["VmPool"]):
         with self._lock:
             machine = self._warm.pop() if self._warm else None
             if machine is not None:
-                self._counts.created -= 1  # the task_pool counts it
+                self._counts.created -= 1  # the task pool counts it
         if machine is None:
             machine = VirtualMachine(program, self._services)
         else:
@@ -351,7 +351,7 @@ class VmPool(AbstractContextManager["VmPool"]):
         return machine
 
     def _beside(self, act: Callable[[], None]) -> bool:
-        """Do something in a thread; not where the pool is closed, which ``False`` says."""
+        """Call ``act`` in a thread and return True; return False if the pool is closed."""
         thread = threading.Thread(target=act, name="walle-vm-maker", daemon=True)
         with self._lock:
             if not self._is_closed:
@@ -405,7 +405,7 @@ def _compiled(program: TaskProgram | CompiledProgram) -> CompiledProgram:
 
 
 def _close(task_pool: TaskPool) -> None:
-    task_pool.close(CLOSE_TIMEOUT_S)  # it makes no other task_pool from now on
+    task_pool.close(CLOSE_TIMEOUT_S)  # from now on it makes no contained pool
     for one in task_pool.and_contained:
         one.close(CLOSE_TIMEOUT_S)
 

@@ -1,8 +1,8 @@
 """A task's program: its script, checked and compiled on the host.
 
-The host parses and compiles once, a VM gets bytecode. ``compile_program`` is
-what ``walle validate`` and the pool call; everything that can be wrong with a
-script without running it is found here, with file and line.
+The host parses and compiles once, and a VM gets bytecode. ``walle validate`` and
+the pool call ``compile_program``. It finds every problem of a script that does not
+need a run, with file and line.
 """
 
 import marshal
@@ -20,7 +20,7 @@ from walle_stream.vm.limits import Confinement, Isolation, RunLimits
 
 
 class TaskProgram(msgspec.Struct, frozen=True):
-    """What a task runs."""
+    """A task's script with its configuration and limits."""
 
     name: str
     version: str
@@ -28,18 +28,18 @@ class TaskProgram(msgspec.Struct, frozen=True):
     file: str
     """The script's file name as the user gave it, for messages."""
     config: Mapping[str, Any] = {}
-    """What the script finds in ``ctx.config``; JSON values."""
+    """Contents of ``ctx.config``: JSON values."""
     limits: RunLimits = RunLimits()
     isolation: Isolation = "shared"
     """Which devices may share a VM."""
     state_version: int = 1
-    """Layout of the states: those of an older one go through ``migrate``."""
+    """Version of the state's layout; ``migrate`` converts states of an older version."""
     resources: Mapping[str, bytes] = {}
     """Files of the task by name."""
 
 
 class CompiledProgram(msgspec.Struct, frozen=True):
-    """A program that a VM can be bound to."""
+    """A program to which a VM can be bound."""
 
     task: str
     file: str
@@ -47,25 +47,25 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Marshalled (task, file, code, config, imported modules, whether its
     globals can be shared between runs, limits, state version, resources)."""
     limits: RunLimits = RunLimits()
-    """Bounds of one run, which the host holds its output to."""
+    """Bounds of one run, against which the host checks its output."""
     isolation: Isolation = "shared"
     """Which devices may share a VM."""
     shares_globals: bool = False
-    """Whether all runs of a VM have the same globals: none can leave anything there."""
+    """Whether all runs of a VM share globals, because no run can change them."""
     takes_messages: bool = False
-    """Whether the script has an ``on_message``; else no message wakes it."""
+    """Whether the script has an ``on_message``; without it no message wakes the task."""
     confinement: Confinement = Confinement()
     asks: tuple[AskedService, ...] = ()
-    """Services that the script calls by a name that stands there."""
+    """Services that the script calls; the name is empty if the text does not have it."""
 
     @property
     def file_name(self) -> str:
-        """What the script itself is told."""
+        """File name without its folder, as the script sees it."""
         return _file_name(self.file)
 
 
 def _file_name(file: str) -> str:
-    # where a script lies must be seen in no result; our own code's files begin with "<"
+    # a script's folder must not appear in any result; files of our own code begin with "<"
     return PurePath(file).name.lstrip("<") or "script"
 
 
@@ -73,8 +73,8 @@ def compile_program(program: TaskProgram) -> CompiledProgram:
     """Check a program and compile its script.
 
     Raises:
-        ScriptError: Not Python; no ``run(ctx, page)``; an import, a builtin or
-            a name that a script may not use; or a config that is not plain.
+        ScriptError: The script is not Python, has no ``run(ctx, page)``, or uses
+            a forbidden import, builtin or name; or the config is not plain JSON.
     """
     try:
         script = gate.compile_script(
@@ -100,7 +100,7 @@ def compile_program(program: TaskProgram) -> CompiledProgram:
 def script_error(
     program: TaskProgram | CompiledProgram, line: int, text: str, column: int = 0
 ) -> ScriptError:
-    """Make the error for a place in a script; line and column from 1, 0 when unknown."""
+    """Make the error for a place in a script; line and column count from 1, 0 if unknown."""
     name = program.name if isinstance(program, TaskProgram) else program.task
     place = f"{program.file}:{line}" if line else program.file
     place += f":{column}" if line and column else ""
@@ -114,7 +114,7 @@ def pack_program(
     *,
     shares_globals: bool,
 ) -> CompiledProgram:
-    """Put together what a VM is bound to: guarded code, and of the program all but its source."""
+    """Pack guarded code and the program without its source, for binding a VM."""
     limits = program.limits
     packed = marshal.dumps(
         (

@@ -1,7 +1,7 @@
-"""What goes into a call of a VM and what comes out of it.
+"""Inputs and results of a VM call.
 
-Inputs are plain tuples, because marshal carries nothing else; results are made
-by the host from the guest's frame (``walle_stream.vm.frames``).
+Inputs are plain tuples, because marshal carries nothing else. The host makes
+results from the guest's frame (``walle_stream.vm.frames``).
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 
 type RunInput = tuple[int, int, tuple[Any, ...] | list[Any]]
-"""(trigger position, clock_ms, page); the page, or a list for a reply of the cloud,
+"""(trigger position, clock_ms, page). A list in place of the page is a reply of the cloud,
 as in ``guest.layout``."""
 
 type DeviceGroup = tuple[str, dict[str, bytes], Sequence[RunInput]]
 """(device_id, state, runs in the order of their positions). No list or dict may
-stand twice in the groups of a call: the guest would see one object, and what a
-script changes in one run would be there in another."""
+appear twice in the groups of a call: the guest would see one object, and a script's
+change of it in one run would appear in another run."""
 
 
 class RunResult(msgspec.Struct, gc=False):
-    """What one run did; only read, some are shared."""
+    """Result of one run; read-only, because some instances are shared."""
 
     ok: bool
     emits: list[tuple[bytes, bytes]] = []
@@ -36,11 +36,11 @@ class RunResult(msgspec.Struct, gc=False):
 
 
 class GroupResult(msgspec.Struct, gc=False):
-    """What the runs of one device did, in the order of the group's runs."""
+    """Results of the runs of one device, in the order of the group's runs."""
 
     device_id: str
     state: dict[str, bytes | None]
-    """Changed entries only; None = deleted."""
+    """Changed entries only; None for a deleted entry."""
     runs: list[RunResult]
     returned: int = 0
-    """Runs that returned a value, which nobody takes."""
+    """Runs that returned a value, which is ignored."""

@@ -1,13 +1,13 @@
-"""Stops Python code that runs in another interpreter, from any thread.
+"""A way to stop Python code in another interpreter, from any thread.
 
-CPython has no public way: an asynchronous exception is not delivered to an
-interpreter that another thread runs. What works is a *pending call* of that
-interpreter, made by its own thread at the next loop or call: it runs a line of
-text in ``__main__``, and that line lets ``sys.monitoring`` (PEP 669) raise from
-then on, at every line, until the guest has come back to the session.
-Costs nothing until used. A loop inside C code never looks for pending calls.
+CPython has no public way: an asynchronous exception does not reach an
+interpreter that another thread runs. A *pending call* of that interpreter
+does: its own thread makes the call at the next loop or call. The pending call
+runs a line of text in ``__main__``, which makes ``sys.monitoring`` (PEP 669)
+raise at every line until the guest is back in the session. An unused pending
+call costs nothing. A loop inside C code never makes pending calls.
 
-The symbols are private: ``StopApi`` looks them up and ``interpreters`` tries
+The symbols are private: ``StopApi`` looks them up, and ``interpreters`` tries
 them before the first VM is made.
 """
 
@@ -24,10 +24,10 @@ class StopApi:
     """The private functions of this process's CPython."""
 
     def __init__(self) -> None:
-        """Look them up.
+        """Look the functions up.
 
         Raises:
-            VmStartError: One is missing.
+            VmStartError: A function is missing.
         """
         api = ctypes.pythonapi
         missing = [name for name in _NAMES if not hasattr(api, name)]
@@ -43,25 +43,25 @@ class StopApi:
         self._add.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
         self._add.restype = ctypes.c_int
         self._run = ctypes.cast(api["PyRun_SimpleString"], ctypes.c_void_p)
-        # what a pending call points to must live until it was made
+        # the text of a pending call must live until the call was made
         self._texts: dict[bytes, ctypes.Array[ctypes.c_char]] = {}
 
     def run_soon(self, interpreter_id: int, text: bytes) -> bool:
-        """Let an interpreter run a text in ``__main__``, as soon as it runs Python code.
+        """Make an interpreter run a text in ``__main__``, as soon as it runs Python code.
 
         Args:
-            interpreter_id: Of a living interpreter; the caller keeps it alive.
-            text: Python source; one of a few, because they are kept for ever.
+            interpreter_id: Id of a live interpreter, which the caller keeps alive.
+            text: Python source; texts must be few, because they are kept forever.
 
         Returns:
-            Whether it was accepted; its queue holds some 300.
+            Whether the interpreter's queue, of about 300 calls, accepted the text.
         """
         kept = self._texts.get(text)
         if kept is None:
             kept = self._texts[text] = ctypes.create_string_buffer(text)
         try:
             interpreter = self._find(interpreter_id)
-        except Exception:  # noqa: BLE001 - a private class of CPython's: there is none of that id
+        except Exception:  # noqa: BLE001 - a private class of CPython means an unknown id
             return False
         return (
             bool(interpreter) and self._add(interpreter, self._run, ctypes.addressof(kept), 0) == 0

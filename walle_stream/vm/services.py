@@ -1,8 +1,8 @@
-"""What a host does for a run that asks, and how the question crosses.
+"""Services of the host for running scripts, and the exchange of request and answer.
 
-A guest's request and the answer go through the same two buffers as calls, in
-parts when they are larger. The host believes nothing of a request: its length
-is bounded, its kind is looked up, its content is checked by who reads it.
+A guest's request and its answer use the same two buffers as calls, in parts if
+they are larger. The host trusts no request: its length is bounded, its kind is
+looked up, and its reader checks the content.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from walle_stream.wire.tensors import decode_graph, decode_graphs, encode_values
 REQUEST_MAX_BYTES: Final = 256 * 1024 * 1024
 
 type Service = Callable[[bytes], bytes]
-"""Request in, answer out; a ``WalleError`` is told to the script, but for a ``ClusterError``."""
+"""Function from request to answer; the script gets a ``WalleError``, except ``ClusterError``."""
 
 
 class Asked(Protocol):
     """A VM in the middle of a call, as ``answer`` sees it."""
 
     def order(self, command: int) -> int:
-        """Give an order, return the status of what comes back."""
+        """Give an order and return the status of the guest's reply."""
 
     def heads(self) -> tuple[int, int]:
         """Return the outbox's third and fourth number."""
@@ -41,10 +41,10 @@ class Asked(Protocol):
 
 
 class HostServices:
-    """The services of a process, by the first byte of a request. Thread-safe."""
+    """The services of a process, by the first byte of a request; thread-safe."""
 
     def __init__(self, evaluator: TensorEvaluator | None = None) -> None:
-        """Offer what is there."""
+        """Offer tensors and models if there is an evaluator."""
         self._services: dict[bytes, Service] = {}
         if evaluator is not None:
             self._services[b"T"] = lambda data: encode_values(
@@ -55,24 +55,24 @@ class HostServices:
             )
 
     def answer(self, machine: Asked) -> int:
-        """Answer the run that asks: the status was ``STATUS_ASKS``; blocks.
+        """Answer a run's request after the status ``STATUS_ASKS``; blocks.
 
         Returns:
-            The status of what comes back then; may be another question.
+            The status of the guest's next reply, which may be another request.
 
         Raises:
-            FrameError: The guest does not keep to the exchange.
-            ClusterError: What was asked for is run elsewhere, and that is gone.
+            FrameError: The guest violates the protocol.
+            ClusterError: The service runs on another node, which is gone.
         """
         request = _request(machine)
         service = self._services.get(request[:1])
         try:
             if service is None:
-                raise FrameError("this host does not offer that: it has no tensor engine")
+                raise FrameError("this host cannot answer the request: it has no tensor engine")
             answer = service(request[1:])
         except ClusterError as error:
-            # told to a script it would become a part of the features; its runs must end all the
-            # same, for nobody can destroy a VM in the middle of one
+            # A script that got this error would put it into features. So every request of the
+            # call fails until its runs end, because a VM cannot be destroyed during a run.
             status = _send(machine, _told(error), has_failed=True)
             while status == STATUS_ASKS:
                 _request(machine)
@@ -94,7 +94,7 @@ def _send(machine: Asked, answer: bytes, *, has_failed: bool) -> int:
     status = STATUS_NEXT
     for at in range(0, max(len(answer), 1), room):
         if status != STATUS_NEXT:
-            raise FrameError("a VM asks anew before it has its answer")
+            raise FrameError("a VM sent a request before it had its answer")
         part = answer[at : at + room]
         ANSWER_HEAD.pack_into(inbox, INBOX.size, len(answer) - at, len(part), has_failed)
         inbox[begin : begin + len(part)] = part
@@ -118,7 +118,7 @@ def _request(machine: Asked) -> bytes:
             return b"".join(parts)
         expected = left - size
         if machine.order(MORE) != STATUS_ASKS:
-            raise FrameError("a VM does not go on asking")
+            raise FrameError("a VM did not send the next part of its request")
         left, size = machine.heads()
         if left != expected:
-            raise FrameError("a request changes its size")
+            raise FrameError("a request changed its size")

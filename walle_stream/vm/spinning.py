@@ -1,9 +1,9 @@
-"""How long a VM and its caller spin before they sleep.
+"""Duration for which a VM and its caller spin before they sleep.
 
-Waking a sleeping thread takes 3 us where its core is busy, and 40 to 200 us
-where the core sleeps too (a virtual machine's core is given away). Spinning for
-as long as that costs at most as much again, and makes short calls ten times
-shorter. Measured once per process.
+To wake a sleeping thread takes 3 us if its core is busy, and 40 to 200 us if
+the core sleeps, too (a virtual machine gives its core away). To spin for the
+same time at most doubles the cost, and makes short calls ten times shorter.
+The time is measured once per process.
 """
 
 import os
@@ -26,8 +26,8 @@ _SAMPLE: Final = 5_000
 def can_spin() -> bool:
     """Return whether spinning works here.
 
-    It needs a second core to spin on, memory that keeps the order of writes,
-    and a doorbell that may be rung without being heard.
+    Spinning needs a second core, memory that keeps the order of writes, and a
+    doorbell that may ring without a waiting thread.
     """
     return (
         platform.machine() in {"x86_64", "AMD64"}
@@ -38,9 +38,9 @@ def can_spin() -> bool:
 
 @cache
 def spin_count() -> int:
-    """Return how often to look before sleeping; 0 where spinning does not work.
+    """Return the number of checks before sleeping; 0 if spinning does not work.
 
-    Blocks for some 10 ms at the first call.
+    The first call blocks for about 10 ms.
     """
     if not can_spin():
         return 0
@@ -62,7 +62,7 @@ def _wake_us() -> float:
     thread.start()
     latencies = []
     for _ in range(_TRIALS):
-        time.sleep(_PAUSE_S)  # until its core sleeps
+        time.sleep(_PAUSE_S)  # until the thread's core sleeps
         before = time.perf_counter_ns()
         bell.ring()
         woken.wait()

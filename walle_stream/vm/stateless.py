@@ -1,27 +1,27 @@
-"""Which scripts can keep nothing in their globals.
+"""Detection of scripts that cannot keep state in their globals.
 
-A script's globals are made anew for every run by executing its body again
-(1 to 200 us). That is wasted where the body only binds what nobody can change:
-functions without mutable defaults, allowed modules (read-only proxies) and
-immutable constants, in a script that never stores an attribute. Sharing such
-globals between runs cannot be observed, so the session executes the body once.
-Anything not surely of that kind counts as having state.
+Every run gets new globals: the script's body is executed again (1 to 200 us).
+This is wasted if the body only binds immutable values: functions without
+mutable defaults, allowed modules (read-only proxies) and constants, in a script
+that never stores an attribute. Runs cannot observe that such globals are
+shared, so the session executes the body once. A doubtful script counts as
+having state.
 """
 
 import ast
 from typing import Final
 
 _STORING_NAMES: Final = frozenset({"setattr", "delattr", "type", "print"})
-# what they have writes to the functions that it is given
+# functions of these modules write to the functions that they get
 _STORING_MODULES: Final = frozenset({"abc", "dataclasses", "functools"})
 
 
 def is_stateless(tree: ast.Module) -> bool:
-    """Say whether nothing in a checked script's globals can differ between runs."""
+    """Return whether the globals of a checked script are the same in all runs."""
     try:
         return all(map(_is_fixed, tree.body)) and not any(map(_stores, ast.walk(tree)))
     except RecursionError:
-        return False  # nested beyond what the compiler takes: it says so itself
+        return False  # too deeply nested for the compiler, which reports it
 
 
 def _is_fixed(node: ast.stmt) -> bool:
@@ -54,7 +54,7 @@ def _is_immutable(node: ast.expr) -> bool:
 
 
 def _binds(node: ast.AST | None) -> bool:
-    # an annotation is evaluated where its function is, before Python 3.14
+    # before Python 3.14 an annotation is evaluated with its function's definition
     return node is not None and any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node))
 
 

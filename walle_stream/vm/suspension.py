@@ -1,11 +1,10 @@
-"""Where a script's generator may be suspended: nowhere that something runs when it is closed.
+"""Check that a script's generators are suspended only where closing them runs no code.
 
-A generator that refers to itself is closed by the garbage collector: in the run
-of another device, or when its VM is destroyed. It then works in
-the other's time and counted against the other. So a generator is suspended only
-where closing it runs nothing: outside of each ``try`` and ``with``. Coroutines
-and asynchronous generators have no event loop that would drive them, and the
-same end: a script has none.
+The garbage collector closes a generator that refers to itself, perhaps in the run
+of another device or at the end of its VM. Code that runs then counts against the
+other run. So a generator may be suspended only outside ``try`` and ``with``, where
+closing it runs nothing. Coroutines and asynchronous generators have the same
+problem, and no event loop to drive them, so scripts may not have them.
 """
 
 import ast
@@ -21,15 +20,15 @@ _ASYNC_REFUSED: Final = (
 
 class _Scope(NamedTuple):
     around: str
-    """``try`` or ``with`` of the same function, or empty."""
+    """The enclosing ``try`` or ``with`` of the same function, or empty."""
     is_async: bool
-    """Whether a finding was made for what is around."""
+    """Whether an enclosing node has a finding already."""
 
 
 def suspension_findings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield (line, what is wrong there and what to do) where a script may not suspend itself."""
+    """Yield (line, problem and remedy) for each place where a script may not suspend itself."""
     waiting: list[tuple[ast.AST, _Scope]] = [(tree, _Scope("", is_async=False))]
-    while waiting:  # no recursion: a script can be nested deeper than this stack
+    while waiting:  # no recursion: a script can be nested deeper than this stack allows
         node, scope = waiting.pop()
         line = getattr(node.target if isinstance(node, ast.comprehension) else node, "lineno", 0)
         if _is_async(node) and not scope.is_async:
@@ -39,7 +38,7 @@ def suspension_findings(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield line, _yields_inside(scope.around)
         own: set[int] = set()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            # defaults, decorators and annotations belong to the function around
+            # defaults, decorators and annotations belong to the enclosing function
             body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
             own = {id(child) for child in body}
             waiting += [(child, scope._replace(around="")) for child in body]

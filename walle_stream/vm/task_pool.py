@@ -1,19 +1,24 @@
-"""The VMs of one task: which are idle, who takes which, when one goes.
+"""The VMs of one task: idle VMs, their assignment to callers, and their end.
 
-Place in the data flow: ``pool.VmPool`` has a pool per task and hands it the
-task's batches. How VMs are shared out is the task's isolation policy:
+Place in the data flow: ``pool.VmPool`` has a task pool for each task, and gives it
+the task's batches. The task's isolation policy selects the class:
 
 - ``SharedTaskPool``: any VM of the task takes the whole batch.
-- ``DeviceTaskPool``: every device has a VM of its own, up to a bound; the one not
-  used for longest makes room.
+- ``DeviceTaskPool``: every device has its own VM, up to a bound; the least recently
+  used VM makes room.
 
-Invariants: a VM is either idle in its pool or in one caller's hands; a pool never
-has more VMs than its bound; whoever takes a VM out for good destroys it; a call
-that failed is tried once more in a fresh VM, so that a task's results depend on
-its input alone; a second failure ends the caller's turn, but in a process VM, where
-the device whose runs do it is quarantined; no result leaves a pool that ``outputs``
-did not look at. Taking and giving back a shared VM is the hot path: one list, whose
-``pop`` and ``append`` are atomic; the lock is for waiting, waking and making.
+Invariants:
+
+- A VM is either idle in its pool or in use by one caller.
+- A pool never has more VMs than its bound.
+- A caller that removes a VM for good destroys it.
+- A failed call is tried once more in a new VM, so that a task's results depend on
+  its input alone. A second failure ends the caller's turn. In a process VM it
+  quarantines the device whose runs cause it.
+- Every result that leaves a pool was checked by ``outputs``.
+
+Taking and returning a shared VM is the hot path: one list, whose ``pop`` and
+``append`` are atomic. The lock is for waiting, waking and making VMs.
 """
 
 import logging
@@ -39,7 +44,7 @@ from walle_stream.vm.results import DeviceGroup, GroupResult
 _log = logging.getLogger(__name__)
 
 STOPPED: Final = frozenset({"RunStopped", "StepsExceeded"})
-"""Errors of runs that were stopped, by the guest's class."""
+"""Errors of stopped runs, by the name of the guest's class."""
 
 _ATTEMPTS: Final = 2
 _CLOSED: Final = "the VM pool is closed: open a new one"
@@ -53,16 +58,16 @@ _spent: Final = _Spent()
 
 
 def called_cpu_ms() -> float:
-    """Return how long VMs worked on the calling thread's calls so far, milliseconds of CPU."""
+    """Return the CPU time of VMs on the calling thread's calls so far, in milliseconds."""
     return _spent.ms
 
 
 class BlamedRunError(Exception):
-    """A run ended its VM; its device's task is quarantined now: run the others again."""
+    """A run ended its VM, and its device got a strike: the caller repeats the call."""
 
 
 class TaskPool(ABC):
-    """What the policies have in common. Thread-safe."""
+    """Common part of the policies; thread-safe."""
 
     def __init__(
         self,
@@ -75,22 +80,22 @@ class TaskPool(ABC):
     ) -> None:
         """Start empty.
 
-        A VM that made ``max_runs`` runs is replaced (0: never). ``forget`` is told of a VM before
-        it is destroyed.
+        A VM is replaced after ``max_runs`` runs (0: never). ``forget`` is called with a VM before
+        its end.
         """
         self.program = program
         self.quarantine = quarantine or Quarantine(program.limits.strikes)
         self.machines: list[Machine] = []
-        """All that are alive."""
-        self._counts = VmCounts()  # calls and runs: of VMs that are gone
+        """All live VMs."""
+        self._counts = VmCounts()  # calls and runs only of destroyed VMs
         self._size = size
         self._max_runs = max_runs
         self._looks_at_runs = program.limits.steps > 0 or max_runs > 0
         self._make = make
         self._forget = forget
         self._changed = threading.Condition()
-        # First come, first served, under the lock: the key that waits, and what it gets: a
-        # VM, or None for the right to make one.
+        # First come, first served, under the lock. A waiting key gets a VM, or None for the
+        # right to make one.
         self._waiters: deque[tuple[str, Future[Machine | None]]] = deque()
         self._calls_seen: dict[Machine, int] = {}
         self._count = 0
@@ -100,7 +105,7 @@ class TaskPool(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Make what idle VMs lie in."""
+        """Make the container of idle VMs."""
 
     @abstractmethod
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
@@ -108,16 +113,16 @@ class TaskPool(ABC):
 
         Raises:
             VmCrashedError: Two VMs in turn ended the call without its mark.
-            FrameError: Values that are not plain, or two malformed results.
+            FrameError: A value is not plain, or two results were malformed.
             VmStartError: A VM could not be replaced.
             VmClosedError: The pool is closed.
-            BlamedRunError: A run ended its VM; run the batch again without it.
+            BlamedRunError: A run ended its VM; run the batch again.
         """
 
     def contain(self, make: Callable[[CompiledProgram], Machine]) -> "TaskPool":
-        """Return the pool of the task's process VMs, empty at first; it goes with this one.
+        """Return the pool of the task's process VMs, which is empty at first.
 
-        Both have one quarantine.
+        It is closed after this pool, and shares its quarantine.
 
         Raises:
             VmClosedError: The pool is closed.
@@ -134,21 +139,21 @@ class TaskPool(ABC):
 
     @property
     def and_contained(self) -> "list[TaskPool]":
-        """Itself and the pool of its task's process VMs, if it has one."""
+        """This pool and the pool of the task's process VMs, if it has one."""
         return [self] if self._contained is None else [self, self._contained]
 
     def fill(self) -> None:  # noqa: B027 - a policy that makes VMs on demand has nothing to do
-        """Make one VM before traffic, where the policy knows how."""
+        """Make one VM before traffic, if the policy does so."""
 
     def sweep(self) -> None:
-        """Destroy VMs that did nothing since the last sweep, as the policy says."""
+        """Destroy VMs that were idle since the last sweep, if the policy allows it."""
         seen, self._calls_seen = self._calls_seen, {m: m.calls for m in self.machines}
         for machine in list(self.machines):
             if seen.get(machine) == machine.calls and self._take_out(machine):
                 self._destroy(machine)
 
     def close(self, timeout_s: float) -> None:
-        """Destroy idle VMs, wait for the others; those go when they come back."""
+        """Destroy idle VMs and wait for the others, which are destroyed after their calls."""
         with self._changed:
             self._is_closed = True
             while self._waiters:
@@ -158,7 +163,7 @@ class TaskPool(ABC):
             self._changed.wait_for(lambda: not self._count, timeout_s)
 
     def counts(self) -> VmCounts:
-        """Return what it has done, living VMs included."""
+        """Return the counters of the pool, live VMs included."""
         with self._changed:
             counts = msgspec.structs.replace(self._counts, bound=self._counts.created)
             counts.calls += sum(machine.calls for machine in self.machines)
@@ -168,15 +173,15 @@ class TaskPool(ABC):
 
     @abstractmethod
     def _take_idle(self, key: str) -> Machine | None:
-        """Return an idle VM that may serve a key; under the lock."""
+        """Return an idle VM that may serve a key; called under the lock."""
 
     @abstractmethod
     def _take_out(self, machine: Machine) -> bool:
-        """Take a VM out of the idle ones, if it is there and not needed."""
+        """Remove a VM from the idle ones, if it is idle and not needed."""
 
     @abstractmethod
     def _evict(self) -> Machine | None:
-        """Take an idle VM that makes room for another key's; under the lock."""
+        """Remove an idle VM to make room for another key's; called under the lock."""
 
     @abstractmethod
     def _give(self, key: str, machine: Machine) -> None:
@@ -184,7 +189,7 @@ class TaskPool(ABC):
 
     @abstractmethod
     def _destroy_idle(self) -> None:
-        """Destroy all idle VMs: the pool was closed."""
+        """Destroy all idle VMs, because the pool was closed."""
 
     def _take(self, key: str) -> Machine:
         evicted = turn = None
@@ -199,7 +204,7 @@ class TaskPool(ABC):
             elif (evicted := self._evict()) is None:
                 turn = Future[Machine | None]()
                 self._waiters.append((key, turn))
-                # one may have come back before anyone could see us wait
+                # a VM may have come back before its caller could see this waiter
                 self._hand_over()
         if turn is not None and (machine := turn.result()) is not None:
             return machine
@@ -208,8 +213,8 @@ class TaskPool(ABC):
         return self._create()
 
     def _hand_over(self) -> None:
-        # First come, first served, under the lock. Left to chance the giver, who is
-        # awake, would take its VM again, and again.
+        # First come, first served, under the lock. Otherwise the returning caller, which is
+        # awake, could take its VM again and again.
         while self._waiters:
             machine = self._take_idle(self._waiters[0][0])
             if machine is None:
@@ -244,8 +249,8 @@ class TaskPool(ABC):
                 blamed, was_killed = machine.crashed_run, machine.was_killed
                 self._destroy(machine)
                 if blamed is not None:
-                    # one that had to be killed would end the next VM, too; another
-                    # may have died of something else
+                    # a run that had to be killed would end the next VM, too; in other
+                    # cases the VM may have ended for another reason
                     strikes = self.program.limits.strikes if was_killed else 1
                     self.quarantine.strike(blamed[0], strikes)
                     raise BlamedRunError(*blamed) from error
@@ -263,8 +268,8 @@ class TaskPool(ABC):
         raise failure or VmError()
 
     def _search(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
-        # A process that ends or answers as it likes is the doing of one device's runs, whatever
-        # it says of itself, and ends nothing else: which device's is found by halves.
+        # One device's runs make a process end or answer wrongly, whatever the process reports.
+        # The device is found by bisection.
         if len(groups) == 1:
             device_id, _, runs = groups[0]
             self.quarantine.strike(device_id, self.program.limits.strikes)
@@ -286,12 +291,12 @@ class TaskPool(ABC):
             self._give(key, machine)
 
     def _create(self) -> Machine:
-        # the caller has counted it already
+        # the caller has counted the VM already
         try:
             try:
                 machine = self._make(self.program)
             except VmStartError:
-                # a process may be killed before it is there; what is wrong stays wrong
+                # a process may be killed at its start; a lasting error is raised again
                 machine = self._make(self.program)
         except BaseException:
             with self._changed:
@@ -306,7 +311,7 @@ class TaskPool(ABC):
         self._forget(machine)
         try:
             machine.destroy()
-        except Exception as error:  # noqa: BLE001 - a private API's failure must not hide what led here
+        except Exception as error:  # noqa: BLE001 - a private API's failure must not hide the first error
             _log.warning("a VM of task %s could not be destroyed: %r", machine.task, error)
         with self._changed:
             self.machines.remove(machine)
@@ -319,11 +324,11 @@ class TaskPool(ABC):
 
 
 class SharedTaskPool(TaskPool):
-    """VMs that take any device's runs; state is handed in with them."""
+    """VMs that take any device's runs, whose state comes with each call."""
 
     def _open(self) -> None:
         self.idle: list[Machine] = []
-        """The last one was used last."""
+        """Idle VMs; the last one was used last."""
 
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         """Run a batch; see ``TaskPool``."""
@@ -358,8 +363,8 @@ class SharedTaskPool(TaskPool):
         return None
 
     def _give(self, key: str, machine: Machine) -> None:  # noqa: ARG002 - same
-        # a waiter queues up, then looks at the list: if it did not see this VM, it is
-        # seen here
+        # a waiter joins the queue first, then checks the list; if it missed this VM, the
+        # waiter is found here
         self.idle.append(machine)
         if self._waiters:
             with self._changed:
@@ -373,10 +378,10 @@ class SharedTaskPool(TaskPool):
 
 
 class DeviceTaskPool(TaskPool):
-    """A VM per device, resident until others need its place."""
+    """A VM per device, kept until another device needs its place."""
 
     def _open(self) -> None:
-        self._idle: dict[str, Machine] = {}  # the first one was not used for longest
+        self._idle: dict[str, Machine] = {}  # the least recently used VM comes first
 
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         """Run a batch, device by device; see ``TaskPool``."""
@@ -402,7 +407,7 @@ class DeviceTaskPool(TaskPool):
             if is_kept:
                 self._idle[key] = machine
                 self._hand_over()
-                # who waits longest is another device: this VM makes room for its own
+                # the longest waiter is another device, and this VM makes room for its VM
                 is_kept = not self._waiters or self._idle.get(key) is not machine
                 if not is_kept:
                     del self._idle[key]

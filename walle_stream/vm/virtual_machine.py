@@ -1,11 +1,11 @@
-"""One VM: an isolated interpreter, its own thread, bound to one task's program.
+"""A VM in an isolated interpreter with its own thread, bound to one task's program.
 
-Walle's "one task, one thread, one interpreter". The VM's thread enters the
-interpreter once and stays in it (entering costs twice what a whole call does
-this way); a caller writes the inbox, rings, waits for the ring back, looks for
-the completion mark and reads the outbox. Both buffers are memory of the host
-that the guest sees through shared views; they grow when a call needs it and
-shrink again afterwards: for that the guest leaves for a moment.
+It follows Walle's "one task, one thread, one interpreter". The VM's thread enters
+the interpreter once and stays there, because entering costs twice as much as a
+whole call without it. A caller writes the inbox, rings, waits for the ring back,
+checks the completion mark and reads the outbox. Both buffers are memory of the
+host that the guest sees through shared views. They grow when a call needs it, and
+shrink afterwards; for either, the guest leaves the interpreter for a moment.
 """
 
 import os
@@ -34,7 +34,7 @@ from walle_stream.vm.services import HostServices
 from walle_stream.vm.spinning import spin_count
 
 RESULT_MAX_BYTES: Final = 1024 * 1024 * 1024
-"""Largest batch and largest result of one call; the guest holds each run to its task's limits."""
+"""Largest batch and largest result of one call; the guest enforces the task's limits per run."""
 
 _START: Final = compile(
     "from walle_guest.session import Session\n_session = Session(_inbox, _outbox, _pulse)\n"
@@ -45,7 +45,7 @@ _START: Final = compile(
 _BIND: Final = compile("_session.bind(_program)\ndel _program", "<walle>", "exec")
 _SHARE: Final = compile("_session.share(_inbox, _outbox)\ndel _inbox, _outbox", "<walle>", "exec")
 _SERVE: Final = compile("_session.serve(_wake, _done, _spins)", "<walle>", "exec")
-# what the guest froze would never be freed: 7 MB per VM
+# objects that the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
 _HEADER_BYTES: Final = HEADER.size
 _NO_PROGRAM: Final = CompiledProgram("", "", b"")
@@ -54,14 +54,14 @@ _NOT_SAID: Final = "without a word"
 
 
 class VirtualMachine(Machine):
-    """A VM in an interpreter of its own. One caller at a time, in any thread."""
+    """A VM in its own interpreter, for one caller at a time, in any thread."""
 
     shares_memory = True
 
     def __init__(
         self, program: CompiledProgram | None = None, services: HostServices | None = None
     ) -> None:
-        """Create it; 15-40 ms. Without a program it is warm, for ``bind``.
+        """Create the VM, which takes 15-40 ms; without a program it is warm, for ``bind``.
 
         Raises:
             VmStartError: The interpreter could not be made or did not start.
@@ -87,10 +87,10 @@ class VirtualMachine(Machine):
             self.bind(program)
 
     def bind(self, program: CompiledProgram) -> None:
-        """Bind a warm VM to a task, for the rest of its life; some 2 ms.
+        """Bind a warm VM to a task for the rest of its life, which takes about 2 ms.
 
         Raises:
-            VmStartError: It did not start.
+            VmStartError: The VM did not start.
             ScriptError: The script's body raised.
         """
         self._program = program
@@ -104,12 +104,12 @@ class VirtualMachine(Machine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether its thread is in its interpreter, which nobody can end meanwhile."""
+        """Whether the VM's thread is in its interpreter, which cannot be ended then."""
         return self._thread.is_alive()
 
     @property
     def run_number(self) -> int:
-        """Number of the run at hand, ascending for the VM's life; 0 when idle."""
+        """Number of the current run, ascending over the VM's life; 0 when idle."""
         return int(self._at_hand[0])
 
     # The caller's side
@@ -129,7 +129,7 @@ class VirtualMachine(Machine):
                     self._pause = 0
                     break
             else:
-                # what did not pay is done ever more seldom
+                # spinning that did not pay off is tried less and less often
                 self._pause = self._paused = min(2 * self._pause + 1, LONGEST_PAUSE)
         while heads[NUMBER] != number:
             self._listen()
@@ -140,11 +140,11 @@ class VirtualMachine(Machine):
         return heads[2], heads[3]
 
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
-        # powers of two: a growing stream of batches does not re-share each time
+        # powers of two, so that growing batches do not share new buffers each time
         orders, shares = self._orders, self._shares
         self._take_buffers(_round_up(inbox_bytes), _round_up(outbox_bytes))
         self._number = number = self._number + 1
-        self._orders[NUMBER] = number  # the guest has seen it: no order
+        self._orders[NUMBER] = number  # the guest has seen this number, so it is not an order
         orders[0] = LEAVE
         orders[NUMBER] = number
         os.write(self._wake.write_fd, RING)
@@ -155,8 +155,8 @@ class VirtualMachine(Machine):
         self._resize(BUFFER_BYTES, BUFFER_BYTES)
 
     def _listen(self) -> None:
-        # Every order is rung for once. A ring may be for an answer that was seen before
-        # it was heard; when all were heard, nothing more will come.
+        # Every order rings once. A ring may belong to a reply that spinning saw first; once
+        # all rings were heard, no further reply can come.
         if self._failure is not None or self._heard == self._number:
             raise VmCrashedError(
                 f"task {self._program.task!r}: a VM ended call {self._number} without its "
@@ -219,7 +219,7 @@ class VirtualMachine(Machine):
         self._interpreter = interpreter
         try:
             self._warm_up(interpreter)
-            taken = self._taken  # before a caller takes larger ones
+            taken = self._taken  # read before a caller takes larger buffers
             self._done.ring()
             self._is_bound.wait()
             if not self._is_ending:
@@ -265,14 +265,14 @@ class VirtualMachine(Machine):
         self._check_bound()
 
     def _serve(self, interpreter: Interpreter, taken: int) -> None:
-        # which buffers the guest has: a number, for a reference would keep them
+        # ``taken`` identifies the guest's buffers by number; a reference would keep them alive
         try:
             while True:
                 failure = interpreter.execute(_SERVE)
                 if self._is_ending:
                     return
                 if failure is None and taken == self._taken:
-                    failure = _NOT_SAID  # it left without having been told to
+                    failure = _NOT_SAID  # the guest left without an order
                 if failure is None:
                     taken = self._taken
                     interpreter.share(_inbox=self._inbox, _outbox=self._outbox)

@@ -1,15 +1,14 @@
-"""Looks at all VMs of a pool and stops runs that take too long, or too much memory.
+"""The watchdog checks all VMs of a pool and stops runs that exceed their time or memory.
 
-A guest writes the number of the run at hand into memory that the host sees; a
-number that stands for longer than its task's limit is a runaway. Looking costs
-nothing on the calls' side. Python code stops within milliseconds of being
-asked; what goes on is inside C code and cannot be stopped: the pool is told.
+A guest writes the number of its current run into memory that the host sees. A
+number that stays for longer than its task's limit is a runaway. The check costs
+calls nothing. Python code stops within milliseconds of the request. A run that
+continues is inside C code and cannot be stopped, so the pool is told.
 
-No interpreter has a memory limit of its own: what can be seen is the whole
-process. Above its bound the run that is at hand for longest is told to stop, then
-the next one; its VM is not used again. One allocation that is larger than all of it
-meets a limit of the system instead (``memory.limit_data``), and so does everything
-in a VM with a process of its own.
+An interpreter has no memory limit of its own; only the memory of the whole
+process is known. Above its bound, the longest current run is told to stop, then
+the next one, and their VMs are not reused. A single huge allocation meets a limit
+of the system instead (``memory.limit_data``), and so does a VM in its own process.
 """
 
 import logging
@@ -26,7 +25,7 @@ from walle_stream.vm.memory import resident_bytes
 _log = logging.getLogger(__name__)
 
 STUCK_AFTER_MS: Final = 2_000.0
-"""A run that was told to stop and still stands is stuck in C code."""
+"""Time after which a run that was told to stop counts as stuck in C code."""
 
 _LONGEST_LOOK_S: Final = 1.0
 _REPEAT_STOP_S: Final = 0.02
@@ -39,16 +38,16 @@ _NEXT_FOR_MEMORY_MS: Final = 250.0
 class _Look(msgspec.Struct):
     limit_ms: float
     cpu_limit_ms: float = 0.0
-    """0 for any."""
+    """0 for no limit."""
     cpu_ms: float = 0.0
-    """When the run was first seen."""
+    """CPU time of the VM when the run was first seen."""
     run_number: int = 0  # of the last run that was seen
     since_ms: float = 0.0
     asked_ms: float = 0.0
     paused_ms: float = 0.0
-    """Since when it has no run at hand."""
+    """Time since which the VM has no current run."""
     is_for_memory: bool = False
-    """Whether that is why it was asked."""
+    """Whether the run was asked to stop because of memory."""
     is_stuck: bool = False
 
 
@@ -59,7 +58,7 @@ class _Job(msgspec.Struct):
 
 
 class Watchdog:
-    """Watches VMs from a thread of its own. Thread-safe."""
+    """Watcher of VMs with its own thread; thread-safe."""
 
     def __init__(
         self, on_stop: Callable[[Machine], None], on_stuck: Callable[[Machine], None]
@@ -67,22 +66,22 @@ class Watchdog:
         """Start with nothing to watch; the thread starts with the first VM.
 
         Args:
-            on_stop: Told of every VM whose run was asked to stop; must not block.
-            on_stuck: Told once of a run that did not obey.
+            on_stop: Called for every VM whose run was asked to stop; must not block.
+            on_stuck: Called once for a run that did not stop.
         """
         self._on_stop = on_stop
         self._on_stuck = on_stuck
         self._looks: dict[Machine, _Look] = {}
         self._jobs: list[_Job] = []
         self._memory_bytes = 0
-        self._is_full = False  # whether the process had more when last looked at
+        self._is_full = False  # whether the process was above the bound at the last check
         self._next_for_memory_ms = 0.0
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def watch(self, machine: Machine, limit_ms: float, cpu_limit_ms: float = 0.0) -> None:
-        """Begin to watch a VM, for the longest run and the most CPU time of one; 0 for any."""
+        """Begin to watch the time and CPU time of a VM's runs; a CPU limit of 0 means none."""
         with self._lock:
             self._looks[machine] = _Look(limit_ms, cpu_limit_ms)
             if self._thread is None and not self._is_closed.is_set():
@@ -92,7 +91,7 @@ class Watchdog:
                 self._thread.start()
 
     def every(self, interval_s: float, job: Callable[[], None]) -> None:
-        """Do something that does not block now and then, once a VM is watched."""
+        """Call ``job`` at an interval once a VM is watched; ``job`` must not block."""
         with self._lock:
             self._jobs.append(_Job(interval_s * 1000.0, monotonic_ms(), job))
 
@@ -102,7 +101,7 @@ class Watchdog:
         self.every(_MEMORY_LOOK_S, self._look_at_memory)
 
     def forget(self, machine: Machine) -> None:
-        """Watch a VM no longer; nothing happens when it is not watched."""
+        """Stop watching a VM; do nothing if it is not watched."""
         with self._lock:
             self._looks.pop(machine, None)
 
@@ -136,13 +135,13 @@ class Watchdog:
     def _try(self, action: Callable[..., None], *arguments: object) -> None:
         try:
             action(*arguments)
-        except Exception:  # noqa: BLE001 - whatever fails for one VM must not leave all unwatched
+        except Exception:  # noqa: BLE001 - a failure at one VM must not leave the others unwatched
             _log.exception("the watchdog of the VMs failed at one of them")
 
     def _look(self, machine: Machine, look: _Look, now_ms: float) -> None:
         number = machine.run_number
         if not number:
-            # idle, or the host works for the run at hand: that is not the run's time
+            # idle, or the host works for the current run, which is not the run's time
             look.paused_ms = look.paused_ms or now_ms
             return
         if number != look.run_number:
@@ -165,7 +164,7 @@ class Watchdog:
             look.is_stuck = True
             self._on_stuck(machine)
         else:
-            machine.stop_run()  # one that came at the bottom of a recursion is lost
+            machine.stop_run()  # again, because a stop deep in a recursion may be lost
 
     def _look_at_memory(self) -> None:
         now_ms = monotonic_ms()
@@ -181,7 +180,7 @@ class Watchdog:
                 and not look.asked_ms
                 and self._stop(machine, look, now_ms, for_memory=True)
             ):
-                # one at a time: what it held is given back in a moment
+                # one at a time, because its memory is freed in a moment
                 self._next_for_memory_ms = now_ms + _NEXT_FOR_MEMORY_MS
                 return
 

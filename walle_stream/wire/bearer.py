@@ -1,7 +1,7 @@
-"""What proves who sends a request: a token, from a file or the environment (RFC 6750).
+"""The bearer token of a request, from a file or the environment (RFC 6750).
 
-Somebody else makes tokens, and makes new ones before they expire, so their file is read again
-when it changes.
+Another program makes tokens, and replaces them before they expire. So the file is read again when
+it changes.
 """
 
 import logging
@@ -13,32 +13,32 @@ from typing import Final
 from walle_stream.errors import SpecFileError
 
 TOKEN_VARIABLE: Final = "WALLE_TOKEN"  # noqa: S105 - a name
-"""Environment variable of the token where no file is given."""
+"""Environment variable of the token, used without a file."""
 
 TOKEN_HEADER: Final = "walle-token"  # noqa: S105 - a name
-"""Header in which a release service finds a token, whichever other one it looks at."""
+"""Header in which a release service always finds a token."""
 
 _MAX_BYTES: Final = 8_192
 _log = logging.getLogger(__name__)
 
 
 class TokenFile:
-    """The token of a file. Any thread."""
+    """The token of a file, for any thread."""
 
     def __init__(self, path: Path) -> None:
         """Read a file that holds the token and nothing else; blocks.
 
         Raises:
-            SpecFileError: It cannot be read, or holds no token.
+            SpecFileError: The file cannot be read, or holds no token.
         """
         self._path = path
         self._stamp = self._look()
         self._token = self._read()
 
     def __call__(self) -> str:
-        """Return the token; blocks where the file has changed.
+        """Return the token; blocks if the file has changed.
 
-        What cannot be read, or is no token, leaves the one before.
+        An unreadable file, or one without a token, keeps the previous token.
         """
         stamp = self._look()
         if stamp != self._stamp:
@@ -46,7 +46,7 @@ class TokenFile:
             try:
                 self._token = self._read()
             except SpecFileError as error:
-                _log.warning("%s; the token before stays in use", error)
+                _log.warning("%s; the previous token stays in use", error)
         return self._token
 
     def _look(self) -> tuple[int, int, int] | None:
@@ -69,12 +69,12 @@ class TokenFile:
 def token_from(
     file: Path | None, environ: Mapping[str, str] = os.environ
 ) -> Callable[[], str] | None:
-    """Return what gives the token before each request; None where there is none.
+    """Return a function that gives the token for each request; None without a token.
 
-    Without a file ``TOKEN_VARIABLE`` of the environment may have it.
+    Without a file, the environment variable ``TOKEN_VARIABLE`` may have it.
 
     Raises:
-        SpecFileError: What was given is no token.
+        SpecFileError: The file or variable holds no token.
     """
     if file is not None:
         return TokenFile(file)
@@ -86,10 +86,10 @@ def token_from(
 
 
 def bearer_headers(token: Callable[[], str] | None) -> dict[str, str]:
-    """Return the headers that carry a token; none where nobody has one.
+    """Return the headers that carry a token; empty without a token.
 
-    Two carry the same one: who sends it does not know which one a proxy, or the application
-    that a service is a part of, needs for itself.
+    Two headers carry the same token, because a proxy, or the application around a service, may
+    need one of them for itself.
     """
     if token is None:
         return {}

@@ -24,19 +24,19 @@ class CloudCall(msgspec.Struct, array_like=True, gc=False):
 
     device_id: str
     number: int
-    """Of the device's calls, contiguous from 1 per incarnation."""
+    """Number of the device's call, contiguous from 1 per incarnation."""
     task: str
     task_version: str
     service: str
-    """Who is asked."""
+    """Name of the called service."""
     question: bytes
-    """JSON object made in a guest: not trusted."""
+    """JSON object made in a guest; not trusted."""
 
     @property
     def digest(self) -> str:
-        """What it asks, whichever version of the task does: 16 hexadecimal digits.
+        """Digest of the question without the task's version: 16 hexadecimal digits.
 
-        A device that forgot in a power cut may give a number to another question.
+        A device that lost data in a power cut may reuse a number for another question.
         """
         fields = (self.device_id, self.number, self.task, self.service, self.question)
         return blake2b(msgspec.msgpack.encode(fields), digest_size=8).hexdigest()
@@ -46,10 +46,10 @@ class OpenCall(msgspec.Struct, array_like=True):
     """A call that waits in the cloud's store."""
 
     incarnation: str
-    """Of the caller's data directory."""
+    """Incarnation of the caller's data directory."""
     call: CloudCall
     partition: int
-    """Of the sender, where the reply goes."""
+    """Partition of the sender, which gets the reply."""
 
 
 class CloudReply(msgspec.Struct, omit_defaults=True):
@@ -57,15 +57,15 @@ class CloudReply(msgspec.Struct, omit_defaults=True):
 
     number: int
     incarnation: str
-    """Of the data directory that made the call."""
+    """Incarnation of the data directory that made the call."""
     digest: str
     error: str = ""
-    """Why there is no answer."""
+    """Reason for a missing answer."""
     value: msgspec.Raw = msgspec.Raw(b"null")
     """JSON."""
 
     def without_value(self) -> "CloudReply":
-        """Return the reply that says that this one is too large to travel."""
+        """Return a reply with the error that this one is too large to travel."""
         error = f"ValueError: the answer has {len(self.value)} bytes, more than the tunnel takes"
         return CloudReply(self.number, self.incarnation, self.digest, error)
 
@@ -75,16 +75,16 @@ _decode_reply = msgspec.json.Decoder(CloudReply).decode
 
 
 def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes]:
-    """Encode calls, ascending in number for each device, to bodies, usually one."""
+    """Encode calls, in ascending numbers for each device, into bodies, usually one."""
     for part in cut_items(calls, [len(call.question) for call in calls], FRAME_BYTES):
         yield pack_payload(CALLS_VERSION, msgspec.msgpack.encode(part), compression)
 
 
 def decode_calls(body: bytes) -> list[CloudCall] | None:
-    """Decode a body that may hold calls, not trusted; None when it is of another version.
+    """Decode an untrusted body that may hold calls; None if it is of another version.
 
     Raises:
-        EnvelopeError: They are cut or altered.
+        EnvelopeError: The body is truncated or altered.
     """
     if body[:1] != bytes((CALLS_VERSION,)):
         return None
@@ -97,9 +97,9 @@ def encode_reply(reply: CloudReply) -> bytes:
 
 
 def decode_reply(payload: bytes) -> CloudReply:
-    """Decode a reply, the payload of an envelope, not trusted.
+    """Decode a reply, the untrusted payload of an envelope.
 
     Raises:
-        EnvelopeError: It is none.
+        EnvelopeError: The payload is not a reply.
     """
     return decoded(_decode_reply, payload, "a reply")

@@ -1,13 +1,13 @@
-"""JSON values as MessagePack in which no longer string is written twice.
+"""JSON values as MessagePack in which longer strings are written only once.
 
-Rows of a feature repeat their keys, and lists of events their kinds; written once, a
-shop's feature of 1,195 bytes of JSON takes 924 as MessagePack and 755 like this, without a
-schema on either side. The reader knows the strings that came before, in the order of
-writing (a key before its value), from 0: the first ``_KNOWN_MAX`` of at least
-``_SHORTEST`` characters. One of these that comes again is
+Rows of a feature repeat their keys, and lists of events their kinds. A shop's feature of
+1,195 bytes of JSON takes 924 bytes as MessagePack and 755 in this form, without a schema on
+either side. The reader numbers the strings in the order of writing (a key before its value)
+from 0: the first ``_KNOWN_MAX`` strings of at least ``_SHORTEST`` characters. A repeated
+string is written as
 
-- its number, where a key stands (keys of JSON are never numbers);
-- one byte of ``bin``, where a value stands (JSON has no bytes).
+- its number, in place of a key (keys of JSON are never numbers);
+- one byte of ``bin``, in place of a value (JSON has no bytes).
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ import msgspec
 from walle_stream.errors import EnvelopeError
 
 _KNOWN_MAX: Final = 128  # a number below takes one byte
-_SHORTEST: Final = 3  # a shorter one takes no more than its reference
+_SHORTEST: Final = 3  # a shorter string takes no more than its reference
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder().decode
@@ -25,22 +25,22 @@ _REFERENCES: Final = [bytes((number,)) for number in range(_KNOWN_MAX)]
 
 
 def encode_compact(value: Any) -> bytes:
-    """Write a value as a decoder of JSON gives it.
+    """Encode a value as a JSON decoder returns it.
 
     Raises:
         OverflowError: An integer has more than 64 bits.
-        RecursionError: It is nested too deeply.
+        RecursionError: The value is nested too deeply.
     """
     return _encode(_shorten(value, {}))
 
 
 def decode_compact(data: bytes) -> Any:
-    """Read a value, not trusted; the inverse of ``encode_compact``.
+    """Decode an untrusted value; the inverse of ``encode_compact``.
 
     Raises:
-        EnvelopeError: It refers to a string that did not come before, or has what JSON has not.
-        msgspec.MsgspecError: It is no MessagePack.
-        RecursionError: It is nested too deeply.
+        EnvelopeError: The value refers to an unknown string, or has a type that JSON lacks.
+        msgspec.MsgspecError: The bytes are not MessagePack.
+        RecursionError: The value is nested too deeply.
     """
     return _restore(_decode(data), [])
 
@@ -61,7 +61,7 @@ def _shorten(value: Any, known: dict[str, int]) -> Any:
 
 
 def _number(text: str, known: dict[str, int]) -> int | None:
-    # that of a string that came before; one that did not is known from now on
+    # returns the number of a known string; a new one is known from now on
     number = known.get(text)
     if number is None and len(text) >= _SHORTEST and len(known) < _KNOWN_MAX:
         known[text] = len(known)
@@ -88,7 +88,7 @@ def _restore(value: Any, known: list[str]) -> Any:
         return _known(value[0] if len(value) == 1 else value, known)
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise EnvelopeError(f"a compact value has {type(value).__name__}, which JSON has not")
+    raise EnvelopeError(f"a compact value has {type(value).__name__}, which JSON lacks")
 
 
 def _note(text: str, known: list[str]) -> None:

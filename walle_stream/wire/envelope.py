@@ -1,7 +1,7 @@
-"""Envelopes: what the tunnel puts around a body when it is sent.
+"""Envelopes that the tunnel puts around bodies when it sends them.
 
-The outbox holds bodies; the epoch belongs to whoever sends now, so a frame that
-a new owner sends again carries the new epoch (fencing at the receiver).
+The outbox holds bodies. The epoch belongs to the current sender, so a frame that
+a new owner sends again carries the new epoch, for fencing at the receiver.
 
 Up, version 3, little-endian: ``u8 'U'  u8 version  u32 partition  u64 epoch
 8s incarnation  u64 number  BODY``. Down: ``u8 'D'  u8 version`` and a
@@ -27,11 +27,11 @@ class UplinkEnvelope(msgspec.Struct, gc=False):
 
     partition: int
     epoch: int
-    """Of the partition's owner; grows with every opening."""
+    """Epoch of the partition's owner, which grows with every opening."""
     incarnation: str
-    """Of the data directory, 16 hexadecimal digits."""
+    """Incarnation of the data directory, 16 hexadecimal digits."""
     number: int
-    """Of the frame, in the partition's outbox."""
+    """Number of the frame in the partition's outbox."""
     body: bytes
 
 
@@ -39,14 +39,14 @@ class DownlinkEnvelope(msgspec.Struct, array_like=True):
     """A message on its way to a device."""
 
     device_id: str
-    """Empty: for every device of the partition."""
+    """Receiver; empty for every device of the partition."""
     kind: str
     payload: bytes
     """JSON."""
     sender: str = ""
-    """Whose ``number`` it is; empty where a message that comes twice does no harm."""
+    """Sender that gave the ``number``; empty if a repeated message does no harm."""
     number: int = 0
-    """Among what the sender sends to the partition: ascending, so that a repetition is known."""
+    """Ascending number of the sender's message to the partition, which reveals repetitions."""
 
 
 def encode_uplink(envelope: UplinkEnvelope) -> bytes:
@@ -65,10 +65,10 @@ def encode_uplink(envelope: UplinkEnvelope) -> bytes:
 
 
 def decode_uplink(data: bytes) -> UplinkEnvelope:
-    """Decode an envelope, not trusted.
+    """Decode an untrusted envelope.
 
     Raises:
-        EnvelopeError: They are cut or of another kind or version.
+        EnvelopeError: The envelope is truncated, or of another kind or version.
     """
     if len(data) < _UP.size:
         raise EnvelopeError(f"an uplink envelope of {len(data)} bytes is cut")
@@ -82,7 +82,7 @@ def decode_uplink(data: bytes) -> UplinkEnvelope:
 
 
 def uplink_size_bytes(body: bytes) -> int:
-    """Return the size of a body in its envelope, bytes."""
+    """Return the size of a body in its envelope, in bytes."""
     return _UP.size + len(body)
 
 
@@ -96,10 +96,10 @@ def encode_downlink(envelope: DownlinkEnvelope) -> bytes:
 
 
 def decode_downlink(data: bytes) -> DownlinkEnvelope:
-    """Decode a message for a device, not trusted.
+    """Decode an untrusted message for a device.
 
     Raises:
-        EnvelopeError: They are cut or of another kind or version.
+        EnvelopeError: The message is truncated, or of another kind or version.
     """
     if data[:2] != bytes((_DOWN_MARK, ENVELOPE_VERSION)):
         raise EnvelopeError("a downlink message has another mark or version than this side reads")

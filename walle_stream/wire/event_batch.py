@@ -1,6 +1,6 @@
 """Events of one partition on their way from a source to the core.
 
-Whoever hands a batch on sees no event: only how many there are, and bytes.
+The modules between them see no event: only the number of events, and bytes.
 """
 
 import json
@@ -17,10 +17,10 @@ _decode: Final = msgspec.msgpack.Decoder(list[Event]).decode
 
 
 class RefusedRow(NamedTuple):
-    """An event that goes no further, as its dead letter needs it."""
+    """A refused event, with the fields for its dead letter."""
 
     event_index: int
-    """In the batch, as the source made it."""
+    """Index in the batch as the source made it."""
     route: Literal["late", "invalid"]
     reason: str
     device_id: str
@@ -30,37 +30,37 @@ class RefusedRow(NamedTuple):
 
 
 class EventBatch:
-    """Events in their partition's order. One thread at a time."""
+    """Events in their partition's order, for one thread at a time."""
 
     __slots__ = ("_count", "_encoded", "_events", "kept", "refused")
 
     def __init__(self, events: list[Event], encoded: bytes | None = None) -> None:
-        """Take over events, and what they are in the journal already."""
+        """Take over events, and their journal bytes if they exist already."""
         self._events: list[Event] | None = events
         self._count = len(events)
         self._encoded = encoded
         self.kept: Sequence[int] = range(self._count)
-        """Of each event that ``events`` returns, its index as the source made the batch."""
+        """Index in the source's batch of each event that ``events`` returns."""
         self.refused: list[RefusedRow] = []
-        """Those that cannot be encoded; known behind ``encoded``."""
+        """Events that cannot be encoded; complete after ``encoded``."""
 
     def __len__(self) -> int:
-        """Return how many events the source gave."""
+        """Return the number of events from the source."""
         return self._count
 
     def __iter__(self) -> Iterator[Event]:
-        """Iterate over the events, for kits that compare what sources give."""
+        """Iterate over the events, for test kits that compare sources."""
         return iter(_decode(self._encoded or b"") if self._events is None else self._events)
 
     @property
     def encoded(self) -> bytes:
-        """The events as the journal has them, without the refused ones; made once."""
+        """The events in the journal's encoding, without the refused ones; made once."""
         if self._encoded is None:
             events = self._events or []
             try:
                 self._encoded = _encode(events)
             except OverflowError:
-                # JSON knows no bounds, what is stored does
+                # numbers of JSON have no bounds, but stored numbers do
                 self.refused = refused = list(_without_encoding(events))
                 indices = {row.event_index for row in refused}
                 self.kept = [index for index in self.kept if index not in indices]
@@ -69,23 +69,23 @@ class EventBatch:
         return self._encoded
 
     def events(self) -> list[Event]:
-        """Return the events without the refused ones; for the core alone."""
+        """Return the events without the refused ones; for the core only."""
         encoded = self.encoded
         return _decode(encoded) if self._events is None else self._events
 
     def let_go(self) -> None:
-        """Keep nothing but bytes: events would cost memory until their commit, and time.
+        """Drop the events and keep only bytes.
 
-        They would have left the processor's caches by then.
+        Until their commit, events would cost memory, and leave the processor's caches.
         """
         if self._encoded is not None:
             self._events = None
 
     def index_of(self, device_id: str, event_time_ms: int) -> int | None:
-        """Return which event of the batch may have woken a run, as the source counts.
+        """Return the source's index of the event that may have woken a run.
 
-        The device's last event of that time, else its last, else the last of all, for a time-out.
-        None where there is none.
+        This is the device's last event of that time, else its last event, else the batch's last
+        event, for a timeout. The result is None for a batch without events.
         """
         events = self.events()
         own = [index for index, event in enumerate(events) if event.device_id == device_id]
@@ -94,7 +94,7 @@ class EventBatch:
         return self.kept[chosen[-1]] if chosen else None
 
     def heads(self, count: int) -> list[tuple[str, str, int]]:
-        """Return (id, page, event time in milliseconds) of the first events, ``count`` at most."""
+        """Return (id, page, event time in milliseconds) of up to ``count`` first events."""
         return [(event.id, event.page_id, event.event_time_ms) for event in islice(self, count)]
 
 

@@ -1,26 +1,26 @@
-"""Files of packed events: what tasks read in columns, payloads as bytes that nobody parses.
+"""Files of packed events: the fields that tasks read in columns, and unparsed payloads.
 
-A file is a head and blocks; integers are little-endian. The file's head::
+A file is a header and blocks; integers are little-endian. The file's header::
 
     4s "WEV" and the version 1   12s marker   u32 crc32 of the 16 bytes before
 
-The marker is the file's own and begins every block, so that reading can go on behind
-damage without mistaking what stands in a payload for a block (as in Avro's object
-container files). A block is a batch of records whose head says what must be known to
-pass over it (as in Kafka's record batches, KIP-98)::
+Each file has its own marker, which begins every block. So reading can continue after
+damage without taking a part of a payload for a block (as in Avro's object container
+files). A block is a batch of records. Its header suffices to skip it (as in Kafka's
+record batches, KIP-98)::
 
     12s marker   u32 count, 1-256   u32 bytes of headers   u32 bytes of payloads
     u32 crc32 of the headers   u32 crc32 of the 28 bytes before   HEADERS   PAYLOADS
 
-Payloads stand one behind the other. Headers are one MessagePack array of columns, and
-what repeats stands once (dictionary encoding as in Parquet): a device's name is one object
+Payloads follow one another. Headers are one MessagePack array of columns, and repeated
+values appear once (dictionary encoding as in Parquet). A device's name is one object
 for all its events of a block::
 
-    [devices, bin, ids, bin, pages, bin, instances, bin,   # values, and a u8 per event: which
-     kinds,             # bin: a u8 per event, the place in ``events.KINDS``
+    [devices, bin, ids, bin, pages, bin, instances, bin,   # values, and a u8 index per event
+     kinds,             # bin: a u8 per event, the index in ``events.KINDS``
      event times,       # bin: an i64 per event
      ingest times,      # bin: the same
-     contents,          # bin: a JSON array, an object per event: JSON values only, so
+     contents,          # bin: a JSON array, an object per event
      uids,              # array of text
      payload sizes]     # bin: a u32 per event
 """
@@ -39,13 +39,13 @@ from walle_stream.events import KINDS, Event
 from walle_stream.types import TIME_MAX_MS
 
 MAGIC: Final = b"WEV"
-"""What such a file begins with; no JSON does."""
+"""First bytes of such a file, which no JSON text has."""
 
 HEADERS_MAX_BYTES: Final = 2**20
-"""Longest headers of a block that a reader takes, unless its records may be longer."""
+"""Longest headers of a block that a reader accepts, unless its records may be longer."""
 
 RECORDS_MAX: Final = 256
-"""Most records of a block: places in its tables are bytes."""
+"""Largest number of records in a block, because indices in its tables are bytes."""
 
 _VERSION: Final = 1
 _FILE_HEAD: Final = Struct("<3sB12sI")
@@ -57,7 +57,7 @@ _CRC_BYTES: Final = 4
 
 
 class BlockHead(NamedTuple):
-    """What a block's head says."""
+    """The fields of a block's header."""
 
     marker: bytes
     records: int
@@ -70,20 +70,20 @@ class BlockHeaders(NamedTuple):
     """Headers of a block, decoded."""
 
     devices: list[str]
-    """Different ones; not checked."""
+    """The distinct devices; not checked."""
     homes: bytes
-    """Of each event, its device's place among them."""
+    """For each event, the index of its device."""
     events: list[Event]
     sizes: tuple[int, ...]
-    """Of each event, its payload's bytes."""
+    """For each event, the bytes of its payload."""
     has_valid_times: bool
-    """Whether all times lie between 0 and ``TIME_MAX_MS``."""
+    """Whether all times are between 0 and ``TIME_MAX_MS``."""
 
 
 def encode_file_head(marker: bytes) -> bytes:
-    """Encode what a file begins with.
+    """Encode the header of a file.
 
-    The marker is 12 bytes that no payload of the file contains: random ones, or a digest.
+    The marker is 12 bytes that no payload of the file contains: random bytes, or a digest.
     """
     data = _FILE_HEAD.pack(MAGIC, _VERSION, marker, 0)[:-_CRC_BYTES]
     return data + zlib.crc32(data).to_bytes(_CRC_BYTES, "little")
@@ -93,7 +93,7 @@ def decode_file_head(data: bytes) -> bytes:
     """Return the marker of a file's first ``FILE_HEAD_BYTES``.
 
     Raises:
-        SourceFormatError: They are cut, damaged or of another version.
+        SourceFormatError: The bytes are truncated, damaged or of another version.
     """
     if data[len(MAGIC) : len(MAGIC) + 1] not in {b"", bytes([_VERSION])}:
         raise SourceFormatError(
@@ -103,14 +103,14 @@ def decode_file_head(data: bytes) -> bytes:
     body, crc = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "little")
     if len(data) != FILE_HEAD_BYTES or zlib.crc32(body) != crc:
         raise SourceFormatError(
-            "its head is cut or damaged, and without it no block is found: write it again"
+            "its header is cut or damaged, so no block can be found: write it again"
         )
     marker: bytes = _FILE_HEAD.unpack(data)[2]
     return marker
 
 
 def try_decode_block_head(data: bytes, marker: bytes) -> BlockHead | None:
-    """Decode a block's head; None where none stands whose sizes can be trusted.
+    """Decode a block's header; None if the data is not a valid header.
 
     The data has ``BLOCK_HEAD_BYTES`` unless the file ends before.
     """
@@ -140,7 +140,7 @@ class _Columns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     payload_sizes: bytes
 
     def events(self, times_ms: Sequence[int], ingest_times_ms: Sequence[int]) -> list[Event]:
-        # calls of C all the way: constructing from tuples costs half of a loop's time
+        # only calls of C: construction from tuples takes half of a loop's time
         columns = zip(
             map(self.devices.__getitem__, self.homes),
             map(self.ids.__getitem__, self.of_ids),
@@ -164,10 +164,10 @@ _codes: Final = {kind: code for code, kind in enumerate(KINDS)}
 
 
 def decode_headers(data: bytes, head: BlockHead) -> BlockHeaders:
-    """Decode a block's headers, which are not trusted.
+    """Decode a block's untrusted headers.
 
     Raises:
-        SourceFormatError: They are altered, or do not fit each other or the head.
+        SourceFormatError: The headers are altered, or do not fit each other or the block's header.
     """
     if zlib.crc32(data) != head.headers_crc:
         raise SourceFormatError("the headers were altered: their checksum does not match")
@@ -203,7 +203,7 @@ def encode_block(
     """Encode 1 to ``RECORDS_MAX`` events with their contents, as JSON, and payloads.
 
     Raises:
-        SourceFormatError: A number is larger than its place.
+        SourceFormatError: A number is too large for its field.
     """
     count = len(events)
     try:

@@ -1,6 +1,6 @@
-"""Builds files of packed events: takes events one by one and gives whole blocks.
+"""Builder of files of packed events, which takes events one by one and returns whole blocks.
 
-Pure: the caller writes what comes out, ``encode_file_head`` first.
+The builder does no I/O: the caller writes the blocks, after ``encode_file_head``.
 """
 
 from typing import Final
@@ -12,20 +12,20 @@ from walle_stream.events import KINDS, Event
 from walle_stream.wire.event_blocks import HEADERS_MAX_BYTES, RECORDS_MAX, encode_block
 
 BLOCK_BYTES: Final = 65_536
-"""About how large a block gets, unless a single record is larger."""
+"""Approximate size of a block, unless a single record is larger."""
 
-_HEADER_BYTES: Final = 48  # of what is not text, at most
-_TIMES: Final = range(-(1 << 63), 1 << 63)  # the reader refuses those before 1970
+_HEADER_BYTES: Final = 48  # upper bound for fields that are not text
+_TIMES: Final = range(-(1 << 63), 1 << 63)  # the reader refuses times before 1970
 _PAYLOAD_MAX_BYTES: Final = (1 << 32) - 1
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class BlockBuilder:
-    """Collects records into blocks. One thread."""
+    """Collector of records into blocks, for one thread."""
 
     def __init__(self, marker: bytes, block_bytes: int = BLOCK_BYTES) -> None:
-        """Begin; a block gets ``block_bytes`` at most."""
+        """Begin without records; a block has at most ``block_bytes``."""
         self._marker = marker
         self._block_bytes = block_bytes
         self._begin()
@@ -37,10 +37,10 @@ class BlockBuilder:
         self._size_bytes = 0
 
     def add(self, event: Event, payload: bytes) -> bytes:
-        """Take a record; return the block that is full now, or nothing.
+        """Take a record; return a block if it is full now, else no bytes.
 
         Raises:
-            SourceFormatError: It does not fit a block; it was not taken.
+            SourceFormatError: The record does not fit into a block, and was not taken.
         """
         contents, header_bytes = _checked(event, payload)
         size = header_bytes + len(payload)
@@ -56,7 +56,7 @@ class BlockBuilder:
         return block
 
     def flush(self) -> bytes:
-        """Return what was taken since the last block as one, or nothing."""
+        """Return the records since the last block as a block, or no bytes without records."""
         if not self._events:
             return b""
         block = encode_block(self._marker, self._events, self._contents, self._payloads)
@@ -65,7 +65,7 @@ class BlockBuilder:
 
 
 def _checked(event: Event, payload: bytes) -> tuple[bytes, int]:
-    # the contents as JSON, and how much of a block's headers the event takes at most
+    # returns the contents as JSON, and an upper bound of the event's bytes in the headers
     texts = (event.device_id, event.id, event.page_id, event.page_instance, event.uid)
     try:
         contents = _encode(event.contents)
@@ -78,7 +78,7 @@ def _checked(event: Event, payload: bytes) -> tuple[bytes, int]:
         raise SourceFormatError("an event does not fit a block: a time has more than 64 bits")
     if size > HEADERS_MAX_BYTES or len(payload) > _PAYLOAD_MAX_BYTES:
         raise SourceFormatError(
-            f"an event does not fit a block: what tasks read has {size} bytes of at most "
+            f"an event does not fit a block: its fields have {size} bytes of at most "
             f"{HEADERS_MAX_BYTES}, its payload {len(payload)} of at most {_PAYLOAD_MAX_BYTES}"
         )
     return contents, size

@@ -1,7 +1,7 @@
-"""A tensor request as plain values: what the codec makes and the engine takes.
+"""A tensor request as plain values, which the codec makes and the engine takes.
 
-Nothing but the standard library: the engine also runs where the codec's
-packages are not.
+This module needs only the standard library, because the engine also runs without
+the codec's packages.
 """
 
 from typing import Final, NamedTuple
@@ -10,14 +10,14 @@ ITEM_BYTES: Final = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8"
 """Size of an element by dtype."""
 
 MAX_ELEMENTS: Final = 1 << 26
-"""Most elements of a tensor: 256 MiB of float32."""
+"""Largest number of elements of a tensor: 256 MiB of float32."""
 
 type Parameters = dict[str, int | float | str | list[int] | None]
-"""Of an operator, by name."""
+"""Parameters of an operator, by name."""
 
 
 class Node(NamedTuple):
-    """An operation; ``const`` has none."""
+    """An operation; a ``const`` computes nothing."""
 
     operator: str
     inputs: list[int]
@@ -34,12 +34,12 @@ class Constant(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """A request that was checked: every input is an earlier node."""
+    """A checked request, in which every input is an earlier node."""
 
     nodes: list[Node]
     constants: dict[int, Constant]
-    """By number of their node."""
+    """Constants by number of their node."""
     outputs: list[int]
     earlier: dict[int, tuple[int, int]] | None = None
-    """Nodes that are what other requests of the crossing give, by number: which request,
-    counted from the crossing's first, and which of its outputs."""
+    """Nodes that are outputs of earlier requests of the same exchange, by number: index of
+    the request, counted from the first, and index of its output."""

@@ -1,6 +1,6 @@
-"""What all records of a broker's topics have in common: a device as key, headers as text.
+"""Common part of all records in a broker's topics: a device as key, and headers as text.
 
-``wire.record`` (up) and ``wire.message`` (down) say which headers there are.
+``wire.record`` (up) and ``wire.message`` (down) define the headers.
 """
 
 import re
@@ -12,7 +12,7 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.types import device_id_problem
 
 type Headers = list[tuple[str, bytes]]
-"""As clients of Kafka take them."""
+"""Headers in the form of Kafka's clients."""
 
 _INCARNATION: Final = re.compile("[0-9a-f]{16}")
 _DIGITS_MAX: Final = 19
@@ -21,22 +21,22 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class FoundHeaders:
-    """Headers of one record; not trusted."""
+    """Untrusted headers of one record."""
 
     def __init__(self, what: str, headers: Iterable[tuple[str, bytes | None]]) -> None:
-        """Keep those of the record ``what``; of one name the last counts."""
+        """Keep the headers of the record ``what``; the last header of a name counts."""
         self._what = what
         self.found = dict(headers)
 
     def get(self, name: str) -> bytes:
-        """Return a header as it is, empty where there is none."""
+        """Return the bytes of a header, empty if it is missing."""
         return self.found.get(name) or b""
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a header as text, the default where there is none.
+        """Return a header as text, or the default if it is missing.
 
         Raises:
-            EnvelopeError: It is missing, or no text.
+            EnvelopeError: The header is missing without a default, or is not text.
         """
         value = self.found.get(name)
         if value is None:
@@ -52,7 +52,7 @@ class FoundHeaders:
         """Return a header as an incarnation, 16 hexadecimal digits.
 
         Raises:
-            EnvelopeError: It is missing, or none.
+            EnvelopeError: The header is missing, or is not an incarnation.
         """
         text = self.text(name)
         if _INCARNATION.fullmatch(text) is None:
@@ -62,14 +62,14 @@ class FoundHeaders:
         return text
 
     def number(self, name: str, *, is_signed: bool = True, at_most: int = _INT64_MAX) -> int:
-        """Return a header as an integer of 64 bits, not below 0 if it is not signed.
+        """Return a header as an integer of 64 bits, ≥ 0 if it is not signed.
 
         Raises:
-            EnvelopeError: It is missing, or no such number.
+            EnvelopeError: The header is missing, or is not such a number.
         """
         value = self.found.get(name)
         if value and value.isdigit() and len(value) < _DIGITS_MAX:
-            number = int(value)  # asked for every record
+            number = int(value)  # the fast way, because every record needs it
             if number <= at_most:
                 return number
         text = self.text(name)
@@ -91,13 +91,12 @@ def read_headers(
     *,
     has_device: bool = True,
 ) -> tuple[str, bytes, FoundHeaders]:
-    """Check what every record, not trusted, must have; ``version`` is the one this side reads.
+    """Check the common part of an untrusted record; ``version`` is the version of this side.
 
-    Without ``has_device`` the key may be empty. Returns the device, the value, and the headers to
-    read on.
+    Without ``has_device`` the key may be empty. Returns the device, the value and the headers.
 
     Raises:
-        EnvelopeError: It is of another version, something is missing or no text, or the key
+        EnvelopeError: The record is of another version, a part is missing or not text, or the key
             cannot be a device id.
     """
     texts = FoundHeaders(what, headers)
@@ -116,9 +115,9 @@ def read_headers(
     return device_id, value, texts
 
 
-@lru_cache(16_384)  # it is asked for every record
+@lru_cache(16_384)  # every record needs it
 def _device_of(key: bytes) -> str:
-    # it becomes a key of tables, and a path of look-ups
+    # the device id becomes a key of tables, and a path of look-ups
     device_id = key.decode()
     problem = device_id_problem(device_id)
     if problem:

@@ -1,10 +1,10 @@
-"""Rows of a partition's journal: what was taken, while its effects are not all in the store.
+"""Rows of a partition's journal: batches whose effects are not all in the store yet.
 
-A row is MessagePack, ``[1, [watermark before, is_end, [part, ...], [numbers, ...]]]``;
-a part is an array of events, each a map of the fields of ``Event`` by name, numbers
-are ``[device id, next sequence number, next number of a call]``. Behind them stand, where
-there are any, ``[[device id, task set], ...]`` that were installed before the events. Events
-are written whole: projecting them to what tasks read costs more than the bytes do.
+A row is MessagePack, ``[1, [watermark before, is_end, [part, ...], [numbers, ...]]]``. A part is
+an array of events, each a map of the fields of ``Event`` by name. Numbers are ``[device id, next
+sequence number, next number of a call]``. ``[[device id, task set], ...]`` follows if task sets
+were installed. Events are written whole, because a projection to the fields that tasks read
+would cost more than the bytes.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ type DeviceNumbers = tuple[str, int, int]
 """(device id, next sequence number, next number of a call)."""
 
 type Installs = Sequence[tuple[str, str]]
-"""(device id, id of the task set that it has from now on), in order."""
+"""(device id, id of its new task set), in order."""
 
 
 class JournalBatch(msgspec.Struct, array_like=True, frozen=True):
-    """What one commit took, as the core is given it again."""
+    """The input of one commit, which the core takes again after a crash."""
 
     watermark_ms: int
-    """Of the partition, before it."""
+    """Watermark of the partition before the commit."""
     is_end: bool
     """Whether the source's natural end follows."""
     parts: list[list[Event]]
-    """In the partition's order."""
+    """Events in the partition's order."""
     numbers: list[DeviceNumbers]
-    """Of the devices whose scripts emitted or called, behind the commit: giving them the
-    events again does not tell."""
+    """Numbers after the commit of the devices whose scripts emitted or called, because the
+    events alone do not give them."""
     installs: Installs = ()
-    """Behind the events."""
+    """Installations after the events."""
 
     @property
     def events(self) -> EventBatch:
@@ -55,10 +55,10 @@ def encode_batch(
     numbers: Sequence[DeviceNumbers],
     installs: Installs = (),
 ) -> bytes:
-    """Encode what a commit takes: the ``encoded`` of its batches, in order.
+    """Encode the input of a commit: the ``encoded`` of its batches, in order.
 
-    The watermark is the partition's before it; ``is_end``: the source's natural end follows. For
-    the others see ``JournalBatch``.
+    The watermark is the partition's before the commit. ``is_end`` means that the source's natural
+    end follows. ``JournalBatch`` describes the others.
     """
     row = (watermark_ms, is_end, [msgspec.Raw(part) for part in parts], numbers)
     return encode_row((*row, installs) if installs else row)

@@ -1,12 +1,12 @@
-"""The ledger of bytes: what each task sent up, beside what its raw rows would have cost.
+"""The ledger of bytes: the bytes that each task sent up, beside the cost of its raw rows.
 
-A row of the partition's head, so it commits with the batch that it is about:
-after any kill it says what the committed frames cost, each once. Sizes of frames
-depend on how batches were cut; what is marked *as made* does not.
+The ledger is part of the partition's head, so it commits with its batch. After any
+kill it counts each committed frame once. Sizes of frames depend on the cut of
+batches; values marked *as made* do not.
 
-A frame's bytes, envelope and framing included, are shared among the records in
-it in proportion to the bytes that tasks put into them, to the byte: the shares
-of all tasks add up to what left.
+A frame's bytes, with envelope and framing, are divided among its records in
+proportion to the bytes that tasks put into them. The shares of all tasks add up
+exactly to the sent bytes.
 """
 
 from collections.abc import Sequence
@@ -16,56 +16,56 @@ import msgspec
 
 
 class TaskBytes(msgspec.Struct, frozen=True):
-    """What one task sent; all cumulative."""
+    """Bytes that one task sent; all cumulative."""
 
     features: int = 0
     calls: int = 0
-    """Of the cloud."""
+    """Calls of the cloud."""
     feature_bytes: int = 0
-    """JSON of its features, as made."""
+    """JSON of the features, as made."""
     encoding_bytes: int = 0
-    """Its encodings, as made."""
+    """Encodings, as made."""
     question_bytes: int = 0
-    """JSON of its calls' questions, as made."""
+    """JSON of the calls' questions, as made."""
     sent_feature_bytes: int = 0
     """The features' share of the frames."""
     sent_encoding_bytes: int = 0
     """The encodings' share of the frames."""
     sent_call_bytes: int = 0
-    """Its calls' share of the frames of calls."""
+    """The calls' share of the frames of calls."""
     measured_sent_bytes: int = 0
-    """Of the three shares, what left in commits that were measured."""
+    """Part of the three shares that was sent in measured commits."""
     feature_alone_bytes: int = 0
-    """What those commits would have sent of this task with its features alone:
-    a frame of its own per commit, envelope included."""
+    """Bytes that measured commits would have sent with this task's features alone, in its
+    own frame per commit, envelope included."""
     encoding_alone_bytes: int = 0
-    """The same with its encodings alone."""
+    """The same with this task's encodings alone."""
 
     @property
     def sent_bytes(self) -> int:
-        """Its share of all that left."""
+        """Share of all sent bytes."""
         return self.sent_feature_bytes + self.sent_encoding_bytes + self.sent_call_bytes
 
     def plus(self, other: "TaskBytes") -> "TaskBytes":
-        """Return the sum with another's."""
+        """Return the sum of both."""
         return TaskBytes(
             *(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__)
         )
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """What all tasks of a partition sent; never changed, only replaced."""
+    """Bytes that all tasks of a partition sent; immutable."""
 
     tasks: dict[str, TaskBytes] = {}
     measured_rows: int = 0
-    """Rows whose raw bytes were at hand (``walle run --ledger``)."""
+    """Rows whose raw bytes were available (``walle run --ledger``)."""
     measured_raw_bytes: int = 0
-    """Of those rows, as the source had them."""
+    """Bytes of those rows in the source."""
     packed_raw_bytes: int = 0
-    """What they would have cost as one zstd frame per batch, envelope included."""
+    """Cost of those rows as one zstd frame per batch, envelope included."""
 
     def plus(self, other: "Ledger") -> "Ledger":
-        """Return the sum with another partition's, or with what a commit adds."""
+        """Return the sum with another partition's ledger, or with a commit's additions."""
         tasks = dict(self.tasks)
         for name, added in other.tasks.items():
             known = tasks.get(name)
@@ -79,10 +79,10 @@ class Ledger(msgspec.Struct, frozen=True):
 
 
 def shares_of(total: int, weights: Sequence[int]) -> list[int]:
-    """Share whole bytes in proportion; the shares add up to the total.
+    """Divide whole bytes in proportion to weights; the shares add up to the total.
 
-    Each is less than a byte from the exact one. A weight is above 0, unless there is nothing to
-    share.
+    Each share differs from the exact one by less than a byte. The weights must have a sum above 0
+    unless the total is 0.
     """
     weight_sum = sum(weights) or 1
     ends = [total * before // weight_sum for before in accumulate(weights, initial=0)]

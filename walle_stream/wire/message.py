@@ -3,13 +3,13 @@
 The key is the device, the value the payload, JSON. Headers, as text::
 
     v      version of this envelope
-    kind   what it is, for the receiver
-    from   whose number it is; missing where a message that comes twice does no harm
-    n      number among what that sender sends to the partition, ascending
+    kind   kind of the message, for the receiver
+    from   sender of the number; missing if a repeated message does no harm
+    n      ascending number of the sender's message to the partition
 
-The key is empty where a message is for every device of the partition.
+The key is empty for a message to every device of the partition.
 
-The rules of change are those of ``wire.record``.
+The rules for changes are those of ``wire.record``.
 """
 
 from collections.abc import Iterable
@@ -32,12 +32,12 @@ def encode_message(envelope: DownlinkEnvelope) -> tuple[bytes, bytes, Headers]:
 def decode_message(
     key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> DownlinkEnvelope:
-    """Read a record, not trusted; the inverse of ``encode_message``.
+    """Decode an untrusted record; the inverse of ``encode_message``.
 
-    Of headers of one name the last counts.
+    The last header of a name counts.
 
     Raises:
-        EnvelopeError: Something is missing, altered or of another version.
+        EnvelopeError: A part is missing, altered or of another version.
     """
     device, payload, texts = read_headers(
         "message", MESSAGE_VERSION, key, value, headers, has_device=bool(key)

@@ -1,8 +1,8 @@
 """A message from the cloud to scripts: the payload of a downlink envelope of ``MESSAGE_KIND``.
 
-A JSON object: ``value``, any JSON value; ``task``, the one that gets it where not all do;
-``where``, on which devices, decided there: ``device``, a pattern of shells for its id, and
-``task``, a task that it has, as NAME or NAME@VERSION.
+The payload is a JSON object. ``value`` is any JSON value. ``task`` names the only task that gets
+it, if not all do. ``where`` selects devices, and each device decides itself: ``device`` is a shell
+pattern for its id, and ``task`` a task that it has, as NAME or NAME@VERSION.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from walle_stream.wire.strict_json import value_problem
 MESSAGE_KIND: Final = "message"
 
 MESSAGE_MAX_BYTES: Final = 1_000_000
-"""Largest payload: with key and headers it is a record of less than 1 MiB."""
+"""Largest payload; with key and headers, the record stays below 1 MiB."""
 
 type Where = dict[str, str]
 """Conditions by name, ``device`` or ``task``."""
@@ -25,7 +25,7 @@ WHERE_KEYS: Final = ("device", "task")
 
 
 class MessagePayload(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """What is sent, and to whom of those whom it reaches."""
+    """A message's value, with the conditions for its receivers."""
 
     value: msgspec.Raw
     task: str = ""
@@ -41,10 +41,10 @@ def encode_payload(payload: MessagePayload) -> bytes:
 
 
 def decode_payload(data: bytes) -> MessagePayload:
-    """Decode a payload, not trusted.
+    """Decode an untrusted payload.
 
     Raises:
-        EnvelopeError: It is malformed, or has a condition that is not known here.
+        EnvelopeError: The payload is malformed, or has an unknown condition.
     """
     payload = decoded(_decoder.decode, data, "a message")
     problem = value_problem(bytes(payload.value))

@@ -1,8 +1,8 @@
 """Counters, gauges and histograms in Prometheus' text format, version 0.0.4.
 
-Names are ours, and such as the format allows; values of labels may be anybody's, and are escaped.
-They are made anew for every answer; one thread fills and renders them.
-``metrics_server`` shows the text.
+Names are ours, and the format allows them. Values of labels may come from outside, and are escaped.
+Every answer gets new metrics, which one thread fills and renders. ``metrics_server`` serves the
+text.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,20 +10,20 @@ from math import inf
 from typing import Final
 
 _NO_NUMBERS: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
-"""What Python writes of them, and the format."""
+"""Special numbers as Python writes them, and as the format has them."""
 
 
 class Metric:
     """A counter or a gauge: a number for each set of values of its labels."""
 
     def __init__(self, name: str, labels: Sequence[str]) -> None:
-        """Begin without numbers; without labels there is one, and it is there from the start."""
+        """Begin without numbers, but without labels with the number 0."""
         self._name = name
         self._labels = labels
         self._numbers: dict[tuple[str, ...], float] = {} if labels else {(): 0}
 
     def set(self, number: float, **labels: str) -> None:
-        """Give a number; each label has a value."""
+        """Set the number for these values of all labels."""
         self._numbers[tuple(labels[name] for name in self._labels)] = number
 
     def samples(self) -> list[str]:
@@ -35,14 +35,14 @@ class Metric:
 
 
 class Metrics:
-    """All metrics of an answer, in the order added."""
+    """All metrics of an answer, in the order of their addition."""
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without metrics."""
         self._parts: list[tuple[str, Callable[[], Iterable[str]]]] = []
 
     def counter(self, name: str, help_: str, labels: Sequence[str] = ()) -> Metric:
-        """Add a counter; its name has the unit and ends in ``_total``, its help is one sentence."""
+        """Add a counter; its name has a unit and ends in ``_total``, and its help is a sentence."""
         return self._added("counter", name, help_, labels)
 
     def gauge(self, name: str, help_: str, labels: Sequence[str] = ()) -> Metric:
@@ -52,10 +52,10 @@ class Metrics:
     def histogram(
         self, name: str, help_: str, bounds: Sequence[float], below: Sequence[int], total: float
     ) -> None:
-        """Add a histogram of what is counted elsewhere.
+        """Add a histogram of observations that were counted elsewhere.
 
-        ``below`` has the observations ≤ each bound, rising, and as the last number all of them;
-        ``total`` is their sum.
+        ``below`` has the number of observations ≤ each bound, ascending, and then the number of
+        all observations. ``total`` is their sum.
         """
         lines = [
             _sample(f"{name}_bucket", {"le": _text_of(bound)}, count)
@@ -65,7 +65,7 @@ class Metrics:
         self._parts.append((_head("histogram", name, help_), lambda: lines))
 
     def render(self) -> str:
-        """Return all of them as text."""
+        """Return all metrics as text."""
         return "".join(f"{line}\n" for head, samples in self._parts for line in (head, *samples()))
 
     def _added(self, kind: str, name: str, help_: str, labels: Sequence[str]) -> Metric:

@@ -1,8 +1,8 @@
-"""The rows of an open page on their way into VMs: packed once each, however often they are seen.
+"""The rows of an open page on their way into VMs, each packed only once.
 
-A run of an open page sees its rows up to the event that woke it. The page goes on, and wakes
-further runs; each gets the same bytes and a length. So a wake costs the rows that came since
-the last one, and what the script looks at.
+A run of an open page sees its rows up to the event that woke it. The page continues, and wakes
+further runs. Each run gets the same bytes and a length. So a wake costs only the rows since the
+last wake, and the rows that the script reads.
 """
 
 import marshal
@@ -10,20 +10,20 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, Final
 
-# no references between values: a prefix of the rows is readable by itself
+# version 2 has no references between values, so a prefix of the rows is readable by itself
 _VERSION: Final = 2
 
 
 class PageRows:
-    """Append-only rows of one page. One thread."""
+    """Append-only rows of one page, for one thread."""
 
     __slots__ = ("_ends", "_packed", "head", "rows")
 
     def __init__(self, head: tuple[Any, ...], rows: list[Any]) -> None:
         """Pack nothing yet.
 
-        ``head`` has what a run sees of the page beside its rows, plain values. ``rows`` is the
-        page's own list: it may grow, what is in it never changes.
+        ``head`` has plain values: all that a run sees of the page besides its rows. ``rows`` is the
+        page's own list, which may grow, but its rows never change.
         """
         self.head = head
         self.rows = rows
@@ -31,9 +31,9 @@ class PageRows:
         self._ends = array("Q")
 
     def place(self, count: int) -> tuple[int, int, int]:
-        """Pack what is not packed yet of the first rows; tell where the last one lies.
+        """Pack the first ``count`` rows, as far as needed, and return the place of the last one.
 
-        Returns (count, where the last row begins, where it ends), in ``packed``.
+        Returns (count, start of the last row, its end), as offsets in ``packed``.
 
         Raises:
             ValueError: A value is not plain, or nested too deep.
@@ -55,15 +55,15 @@ def with_packed_rows(
     """Return a call's groups with the rows of open pages packed, each page once.
 
     Args:
-        groups: As a VM's caller hands them over: an open page is ``PageRows`` and how many
-            of them a run sees.
+        groups: The groups of a VM's caller; an open page is ``PageRows`` and the number of
+            rows that a run sees.
 
     Returns:
-        The same object where no page is open. Else open pages are (what their head has,
-        the place of the waking row, bytes, the same for all runs of a page).
+        The same object if no page is open. Else an open page is (values of its head,
+        place of the waking row, bytes); all runs of a page share the bytes.
 
     Raises:
-        ValueError: As ``PageRows.place``.
+        ValueError: As for ``PageRows.place``.
     """
     for _, _, runs in groups:
         for _, _, page in runs:

@@ -1,4 +1,4 @@
-"""A small HTTP server for pages that only read: figures, health, look-ups. One thread a client."""
+"""A small HTTP server for read-only pages (metrics, health, look-ups), one thread per client."""
 
 from collections.abc import Callable
 from email.message import Message
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, override
 from urllib.parse import SplitResult, urlsplit
 
 FIGURES_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""Of figures, as Prometheus asks for them."""
+"""Content type of metrics for Prometheus."""
 
 _POLL_S: Final = 0.1
 
@@ -24,28 +24,28 @@ class Page(NamedTuple):
 
 
 type Pages = Callable[[SplitResult, Message], Page]
-"""Answers what was asked, with the request's headers; in the client's thread."""
+"""Answers a URL with the request's headers, in the client's thread."""
 
 
 class PageServer:
-    """Serves pages until closed. A slow or broken client holds a thread of its own alone."""
+    """Server of pages until it is closed; a slow or broken client holds only its own thread."""
 
     def __init__(self, host: str, port: int, pages: Pages, *, client_s: float, name: str) -> None:
         """Bind and start; blocks only for the binding.
 
-        Port 0 takes a free one. ``client_s`` is how long a client may be silent.
+        Port 0 takes a free port. A client may be silent for ``client_s`` seconds.
 
         Raises:
-            OSError: The address is taken, or not of this machine.
-            UnicodeError: The host is no name.
-            OverflowError: There is no such port.
+            OSError: The address is in use, or belongs to another machine.
+            UnicodeError: The host is not a valid name.
+            OverflowError: The port is out of range.
         """
         handler = type("_Bound", (_Handler,), {"pages": pages, "timeout": client_s})
-        # the class is asked for its family before there is an instance
+        # a class per family, because the family is read before an instance exists
         self._server = (_Server6 if ":" in host else _Server)((host, port), handler)
         self.host = host
         self.port = int(self._server.server_address[1])
-        """The port that is bound; never 0."""
+        """The bound port; never 0."""
         self._thread = Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name=name, daemon=True
         )
@@ -61,19 +61,19 @@ class PageServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # two processes on one port would each get some of the questions
+    # two processes on one port would each get a part of the requests
     allow_reuse_port = False
     request_queue_size = 128
 
     @override
     def server_bind(self) -> None:
-        # HTTPServer asks the name service for our own name, which may take seconds
+        # HTTPServer would look up our own name, which may take seconds
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "walle", int(self.server_address[1])
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client went away."""
+        """Ignore the error, because a client closed its connection."""
 
 
 class _Server6(_Server):
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        # through the class: a function kept there must not become a method
+        # through the class, so that the function does not become a method
         page = type(self).pages(urlsplit(self.path), self.headers)
         self.send_response(page.status)
         self.send_header("Content-Type", page.kind)
@@ -95,8 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(page.body)
 
-    do_HEAD = do_GET  # noqa: N815 - the name that the base class looks for
+    do_HEAD = do_GET  # noqa: N815 - the base class's name
 
     @override
     def log_message(self, *_: object) -> None:
-        """Log nothing: requests come all the time."""
+        """Log nothing, because requests come all the time."""

@@ -1,8 +1,8 @@
-"""What the bodies of all uplink frames have in common: version, compression, checksum.
+"""Common header of the bodies of all uplink frames: version, compression, checksum.
 
 Layout, integers little-endian: ``u8 version  u8 codec  u32 size of the payload
-u32 crc32 of what follows  PAYLOAD as coded``. The version says what the payload
-is: ``wire.frame`` and ``wire.calls`` have one each.
+u32 crc32 of the rest  PAYLOAD as coded``. The version gives the kind of payload:
+``wire.frame``, ``wire.calls`` and ``wire.reports`` have one each.
 """
 
 import threading
@@ -17,12 +17,12 @@ import zstandard
 from walle_stream.errors import EnvelopeError
 
 BODY_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Largest payload a receiver unpacks."""
+"""Largest payload that a receiver unpacks."""
 
 
 class _Zstd(threading.local):
-    # not shareable between threads, so each thread keeps its own: to make one costs
-    # some 8 us, twice what it takes to pack 1 KB
+    # a compressor cannot be shared between threads, so each thread keeps its own: making one
+    # takes about 8 us, twice the time to pack 1 KB
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=1)
         self.decompressor = zstandard.ZstdDecompressor()
@@ -36,7 +36,7 @@ _CODECS: Final = {"none": 0, "zlib": 1, "zstd": 2}
 def pack_payload(version: int, payload: bytes, compression: str) -> bytes:
     """Compress a payload and put the header before it.
 
-    It has ``BODY_MAX_BYTES`` at most. The compression is ``zstd``, ``zlib`` or ``none``.
+    The payload has at most ``BODY_MAX_BYTES``. The compression is ``zstd``, ``zlib`` or ``none``.
 
     Raises:
         EnvelopeError: The compression is unknown.
@@ -54,10 +54,10 @@ def pack_payload(version: int, payload: bytes, compression: str) -> bytes:
 
 
 def unpack_payload(version: int, body: bytes) -> bytes:
-    """Check a body, not trusted, and return its payload of a version.
+    """Check an untrusted body of a version, and return its payload.
 
     Raises:
-        EnvelopeError: They are cut, altered or of another version.
+        EnvelopeError: The body is truncated, altered or of another version.
     """
     if len(body) < _HEADER.size:
         raise EnvelopeError(f"a frame of {len(body)} bytes is cut")
@@ -87,10 +87,10 @@ def unpack_payload(version: int, body: bytes) -> bytes:
 
 
 def decoded[T](decode: Callable[[bytes], T], data: bytes, what: str) -> T:
-    """Decode bytes, not trusted, by a decoder of msgspec.
+    """Decode untrusted bytes with a decoder of msgspec.
 
     Raises:
-        EnvelopeError: They are malformed, texts and depth included; it names ``what``.
+        EnvelopeError: The bytes, their texts or their depth are invalid; the error names ``what``.
     """
     try:
         return decode(data)
@@ -99,7 +99,7 @@ def decoded[T](decode: Callable[[bytes], T], data: bytes, what: str) -> T:
 
 
 def cut_items[T](items: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[Sequence[T]]:
-    """Cut items into parts, usually one, of ``most`` in all each; a larger item stands alone."""
+    """Split items into parts, usually one, of total size ``most``; a larger item gets its own."""
     first = total = 0
     for index, size in enumerate(sizes):
         total += size
@@ -111,7 +111,7 @@ def cut_items[T](items: Sequence[T], sizes: Iterable[int], most: int) -> Iterato
 
 
 def _inflated(packed: bytes, size: int) -> bytes:
-    # what the coded bytes say of their size goes before max_output_size: 6 KB make 200 MB
+    # zstd trusts the size in the coded bytes more than max_output_size: 6 KB can make 200 MB
     if zstandard.frame_content_size(packed) not in {size, -1}:
         raise zstandard.ZstdError("its size is another one")
     return _zstd.decompressor.decompress(packed, max_output_size=size or 1)

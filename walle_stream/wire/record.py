@@ -1,8 +1,8 @@
 """One feature or call as one record of a broker's topic: key, headers, value.
 
 The key is the device, so that a device's records keep their order. The value is the
-feature as the script made it, in JSON or MessagePack readable by anyone; what goes with
-it stands in headers, as text::
+feature as the script made it, in JSON or MessagePack that any program can read. The
+rest is in headers, as text::
 
     v             version of this envelope
     inc           incarnation of the sender's data directory, 16 hexadecimal digits
@@ -11,14 +11,14 @@ it stands in headers, as text::
     task  tv      task and its version
     t             event time of the waking event, epoch milliseconds
     ct            format of the value: json, msgpack or compact (see ``wire.compact``)
-    enc           encoding beside the feature, raw bytes; absent where there is none
-    svc           service that is asked; only calls have it, their value is the question
+    enc           encoding beside the feature, raw bytes; absent without an encoding
+    svc           called service; only for calls, whose value is the question
     traceparent   W3C trace context; optional
 
-Rules of change: who reads passes over headers that it does not know, and a new header
-that may be absent does not change the version. What an older reader must not take for
-something else is a new version, which it refuses. Of one record delivered twice
-``idempotency_key`` is the same.
+Rules for changes: a reader skips unknown headers, and a new optional header does not
+change the version. A change that an older reader would misunderstand gets a new version,
+which that reader refuses. A record that is delivered twice has the same
+``idempotency_key``.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ type ValueFormat = Literal["json", "msgpack", "compact"]
 
 
 class RecordEnvelope(msgspec.Struct, kw_only=True, gc=False):
-    """What goes with a feature or a call."""
+    """Key and headers of a feature or a call."""
 
     device_id: str
     incarnation: str
@@ -60,7 +60,7 @@ class RecordEnvelope(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every delivery of a record, another one for every other record."""
+        """Key that is equal for all deliveries of a record, and different for other records."""
         kind = "call/" if self.service else ""
         return f"{kind}{self.incarnation}/{self.device_id}/{self.sequence_number}"
 
@@ -68,11 +68,11 @@ class RecordEnvelope(msgspec.Struct, kw_only=True, gc=False):
 def encode_record(
     envelope: RecordEnvelope, value: bytes, value_format: ValueFormat = "json"
 ) -> tuple[bytes, bytes, Headers]:
-    """Return key, value and headers of a record; the value is JSON, and travels in the format.
+    """Return key, value and headers of a record; the JSON value is converted to the format.
 
     Raises:
-        EnvelopeError: The value is no JSON, or has integers of more than 64 bits, and shall
-            travel in another format.
+        EnvelopeError: The format is not JSON, and the value is not JSON or has integers of more
+            than 64 bits.
     """
     headers: Headers = [
         ("v", b"%d" % RECORD_VERSION),
@@ -99,13 +99,12 @@ def encode_record(
 def decode_record(
     key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> tuple[RecordEnvelope, bytes]:
-    """Return the envelope and the value, as JSON, of a record, not trusted.
+    """Return the envelope and the JSON value of an untrusted record.
 
-    Of headers of one name the last counts.
+    The last header of a name counts.
 
     Raises:
-        EnvelopeError: Something is missing, altered or of another version, or what no frame can
-            have.
+        EnvelopeError: A part is missing, altered, of another version, or impossible in a frame.
     """
     device, value, texts = read_headers("record", RECORD_VERSION, key, value, headers)
     incarnation, partition, epoch, task, version, value_format, service = _shared(
@@ -132,7 +131,7 @@ def decode_record(
     return envelope, _to_json(value, value_format, read)
 
 
-@lru_cache(1_024)  # a sender's records differ in their numbers and times alone
+@lru_cache(1_024)  # a sender's records differ only in numbers and times
 def _shared(*values: bytes | None) -> tuple[str, int, int, str, str, str, str]:
     texts = FoundHeaders("record", zip(_SHARED, values, strict=True))
     return (

@@ -1,4 +1,4 @@
-"""Batches of frames of reports, as they are posted to a service that counts them.
+"""Batches of report frames, which are posted to a service that counts them.
 
 A batch is a MessagePack array of (incarnation, partition, number, body): the fields of
 ``ports.ReportFrame``.
@@ -13,10 +13,10 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.wire.payload import decoded
 
 BATCH_MAX_BYTES: Final = 32 * 1024 * 1024
-"""Largest batch; a server should read no more of a request."""
+"""Largest batch; a server should not read larger requests."""
 
 REPORTS_PATH: Final = "/v1/reports"
-"""Where a service takes batches by POST; any answer of 2xx means that they are stored."""
+"""Path at which a service takes batches by POST; any 2xx answer means that they are stored."""
 
 type _Fields = tuple[str, int, int, bytes]
 
@@ -35,11 +35,13 @@ def encode_batch(frames: Iterable[_Fields]) -> bytes:
 
 
 def decode_batch(batch: bytes) -> list[_Fields]:
-    """Decode a batch, not trusted; bodies are not looked into.
+    """Decode an untrusted batch, but not its bodies.
 
     Raises:
-        EnvelopeError: It is no batch, or too large.
+        EnvelopeError: The bytes are not a batch, or too large.
     """
     if len(batch) > BATCH_MAX_BYTES:
-        raise EnvelopeError(f"a batch of {len(batch)} bytes: at most {BATCH_MAX_BYTES}")
+        raise EnvelopeError(
+            f"a batch has {len(batch)} bytes, at most {BATCH_MAX_BYTES} are allowed"
+        )
     return decoded(_decode, batch, "a batch of reports")

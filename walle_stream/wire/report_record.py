@@ -1,16 +1,16 @@
-"""A frame of reports as one record of a broker's topic, among those of features and calls.
+"""A frame of reports as one record of a broker's topic, beside features and calls.
 
-The value is the frame's body as it is (``wire.reports``). The key is ``INCARNATION/PARTITION``
-of the sender: whoever distributes records by key keeps a sender's reports together and in
-order. Headers, as text::
+The value is the frame's unchanged body (``wire.reports``). The key is ``INCARNATION/PARTITION``
+of the sender, so that distribution by key keeps a sender's reports together and in order.
+Headers, as text::
 
-    v        version of this envelope: 2. Features and calls have 1, so who reads only those
-             refuses it, or passes over it, and takes it for neither
+    v        version of this envelope: 2. Features and calls have 1, so their readers refuse or
+             skip this record, and never take it for either
     kind     reports
-    inc      as of features (see ``wire.record``), as are
-    p  ep
-    n        number of the frame in the sender's outbox: ascending in (inc, p), with gaps. A record
-             that is delivered twice has the same
+    inc      as for features (see ``wire.record``)
+    p  ep    as for features
+    n        number of the frame in the sender's outbox: ascending in (inc, p), with gaps, and
+             the same for all deliveries of a record
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _NUMBER_MAX: Final = 2**62
 
 
 class ReportRecord(NamedTuple):
-    """A frame of reports, with what the record says of it."""
+    """A frame of reports with its key and headers."""
 
     incarnation: str
     partition: int
@@ -50,7 +50,7 @@ def encode_report_record(record: ReportRecord) -> tuple[bytes, bytes, Headers]:
 
 
 def is_report_record(headers: Iterable[tuple[str, bytes | None]]) -> bool:
-    """Say whether a record holds reports, or claims to."""
+    """Return whether a record claims to hold reports."""
     name, kind = _KIND
     return dict(headers).get(name) == kind
 
@@ -58,13 +58,12 @@ def is_report_record(headers: Iterable[tuple[str, bytes | None]]) -> bool:
 def decode_report_record(
     key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> ReportRecord:
-    """Read a record, not trusted; only the first byte of the value is looked at.
+    """Decode an untrusted record; only the first byte of its value is checked.
 
-    Of headers of one name the last counts.
+    The last header of a name counts.
 
     Raises:
-        EnvelopeError: Something is missing, altered or of another version, or what a frame
-            cannot have.
+        EnvelopeError: A part is missing, altered, of another version, or impossible in a frame.
     """
     sender, body, texts = read_headers("report", REPORT_RECORD_VERSION, key, value, headers)
     record = ReportRecord(

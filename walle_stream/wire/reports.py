@@ -1,9 +1,9 @@
-"""How tasks did on devices, on its way up: bodies beside those of features and calls.
+"""Reports of the results of tasks on devices, sent up beside features and calls.
 
 A frame of reports is a body of version 5: behind the header of ``wire.payload`` a MessagePack
-array of ``TaskReport``. Reports are counts: nothing of a feature, a page or a state is in them.
-Times and sizes travel as counts by bucket (``bucket_of``), so that whoever merges millions of
-them gets percentiles with a known error.
+array of ``TaskReport``. Reports are counts, without any data of a feature, a page or a state.
+Times and sizes travel as counts by bucket (``bucket_of``), so that millions of merged reports
+give percentiles with a known error.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from walle_stream.wire.payload import cut_items, decoded, pack_payload, unpack_p
 
 REPORTS_VERSION: Final = 5
 FRAME_DEVICES: Final = 20_000
-"""Devices of the reports of one frame; more go into another one."""
+"""Largest number of devices in one frame; further devices go into another frame."""
 
 REPORTS_MAX_BYTES: Final = 16 * 1024 * 1024
 """Largest payload of reports that is unpacked."""
@@ -36,40 +36,40 @@ _TimedBuckets = Annotated[dict[_Timed, _Count], msgspec.Meta(max_length=CALL_BUC
 
 
 class DeviceRuns(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What one task did on one device."""
+    """Results of one task on one device."""
 
     device_id: Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
     runs: _Count
-    """All of them, failed ones included."""
+    """All runs, failed ones included."""
     failures: Annotated[dict[_Name, _Count], msgspec.Meta(max_length=_CLASSES_MAX)] = {}
     """Failed runs by the error's class."""
     strikes: _Count = 0
-    """Of the failed runs, those that had to be stopped."""
+    """Failed runs that had to be stopped."""
     crashes: _Count = 0
-    """Of the failed runs, those that were not let begin: the task ended a VM or a process
-    here, or was stopped too often, and is quarantined."""
+    """Failed runs that were refused, because the task is quarantined here: it ended a VM or
+    a process, or was stopped too often."""
     receipt: Annotated[str, msgspec.Meta(max_length=4_096)] = ""
-    """What a release service gave the device for this version, unchanged; empty for none."""
+    """Unchanged receipt of a release service for this version; empty for none."""
 
 
 class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What one version of one task did on some devices in a span of time."""
+    """Results of one version of one task on some devices in a span of time."""
 
     task: _Name
     version: _Name
     from_ms: _Time
-    """Wall clock of the host; the span is from here to before ``to_ms``."""
+    """Start of the span by the host's wall clock; the span ends before ``to_ms``."""
     to_ms: _Time
     devices: Annotated[list[DeviceRuns], msgspec.Meta(max_length=FRAME_DEVICES)]
     latency_us: _TimedBuckets = {}
-    """Runs by bucket of their time in microseconds, and of the size of the call that they are
-    made in (``timed_bucket``): each has the call's time divided by its runs."""
+    """Runs by bucket of their time in microseconds and of the size of their call
+    (``timed_bucket``). The time of a run is the call's time divided by its runs."""
     output_bytes: _Buckets = {}
-    """Runs that succeeded, by bucket of the bytes that they emitted, plus 1."""
+    """Successful runs by bucket of their emitted bytes plus 1."""
     release: _MaybeName = ""
-    """The release that the receipts of all of these devices name; empty for none."""
+    """Release in the receipts of all these devices; empty for none."""
     group: _MaybeName = ""
-    """Of that release, as they say: devices of two groups are never in one report."""
+    """Group of that release in the receipts; a report never mixes devices of two groups."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -77,28 +77,28 @@ _decode: Final = msgspec.msgpack.Decoder(list[TaskReport]).decode
 
 
 def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[bytes]:
-    """Encode reports, of ``FRAME_DEVICES`` devices each at most, to bodies, usually one."""
+    """Encode reports, each of at most ``FRAME_DEVICES`` devices, into bodies, usually one."""
     found = list(reports)
     for part in cut_items(found, [len(report.devices) for report in found], FRAME_DEVICES):
         yield pack_payload(REPORTS_VERSION, _encode(part), compression)
 
 
 def is_reports(body: bytes) -> bool:
-    """Say whether a body holds reports, or claims to."""
+    """Return whether a body claims to hold reports."""
     return body[:1] == bytes((REPORTS_VERSION,))
 
 
 def claimed_bytes(body: bytes) -> int:
-    """Return how long a body of reports is inflated, by what it says itself; 0 for others."""
+    """Return the inflated size that a body of reports claims; 0 for other bodies."""
     return int.from_bytes(body[_SIZE], "little") if is_reports(body) else 0
 
 
 def decode_reports(body: bytes) -> list[TaskReport]:
-    """Decode a body, not trusted; the inverse of ``encode_reports``.
+    """Decode an untrusted body; the inverse of ``encode_reports``.
 
     Raises:
-        EnvelopeError: They are cut, altered, too large, of another version, or say what
-            cannot be, such as more failures than runs.
+        EnvelopeError: The body is truncated, altered, too large, of another version, or has
+            impossible counts, such as more failures than runs.
     """
     size = claimed_bytes(body)
     if size > REPORTS_MAX_BYTES:

@@ -1,8 +1,8 @@
-"""Values of the rows that a partition's database holds, as MessagePack.
+"""Values of the rows in a partition's database, as MessagePack.
 
-The partition host writes and reads them, in the commit of a batch. Each
-is an array whose first element is the layout's version, an integer; a reader
-refuses what it does not know (``FormatVersionError``).
+The partition host writes and reads them, in the commit of a batch. Each value is
+an array whose first element is the layout's version, an integer. A reader refuses
+an unknown version (``FormatVersionError``).
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ ROW_VERSION: Final = 1
 
 
 class Counters(msgspec.Struct, omit_defaults=False):
-    """What happened in a partition since the data directory was made.
+    """Counters of a partition since the data directory was made.
 
-    Part of every commit, so it is exactly as true as the features are.
+    They are part of every commit, and thus exactly as correct as the features.
     ``source_rows = accepted_rows + duplicate_rows + late_rows + dead_letter_rows``.
     """
 
@@ -47,44 +47,44 @@ class Counters(msgspec.Struct, omit_defaults=False):
     uplink_bytes: int = 0
     uplink_frames: int = 0
     dropped_frames: int = 0
-    """Of the outbox, by ``spec.tunnel``'s onFull and maxAge."""
+    """Frames dropped from the outbox, by onFull and maxAge of ``spec.tunnel``."""
     dropped_features: int = 0
-    """In them."""
+    """Features in dropped frames."""
     dead_letters: int = 0
     messages: int = 0
     """Downlink messages taken."""
     calls: int = 0
-    """Of the cloud, by ``ctx.call_cloud``."""
+    """Calls of the cloud, by ``ctx.call_cloud``."""
     replies: int = 0
-    """To calls; what is missing is on its way."""
+    """Replies to calls; missing ones are on their way."""
     dropped_messages: int = 0
-    """Downlink messages that answer no open call, came twice, were malformed or too many."""
+    """Downlink messages without an open call, repeated, malformed, or beyond a bound."""
     commits: int = 0
 
     def add(self, other: msgspec.Struct) -> None:
-        """Add another partition's counters to these, or what a batch adds to some of them."""
+        """Add another partition's counters, or a batch's additions to some of them."""
         for name in other.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
-    """What became of a task's runs; cumulative, as ``Counters`` are."""
+    """Results of a task's runs; cumulative, like ``Counters``."""
 
     runs: int = 0
     failures: int = 0
     """Runs that failed for good."""
     refused: int = 0
-    """Of the failures, those that were not let begin: the task is quarantined on the device."""
+    """Failures of runs that were refused, because the task is quarantined on the device."""
     returned: int = 0
-    """Runs that returned a value, which nobody takes: ``ctx.emit`` makes features."""
+    """Runs that returned a value, which is ignored; only ``ctx.emit`` makes features."""
     failed_ms: int = 0
-    """When ``failure`` happened: wall clock, epoch milliseconds; 0 when nothing failed."""
+    """Wall clock of ``failure`` in epoch milliseconds; 0 without a failure."""
     failure: str = ""
-    """``file:line: class: text`` of the first failure since the partition was opened last, or
-    of an earlier opening where nothing has failed since."""
+    """``file:line: class: text`` of the first failure since the partition's last opening, or
+    of an earlier opening if nothing has failed since."""
 
     def plus(self, other: "TaskCounts") -> "TaskCounts":
-        """Return the sum with another partition's, or with what a commit adds."""
+        """Return the sum with another partition's counts, or with a commit's additions."""
         newer = self if self.failed_ms >= other.failed_ms else other
         return TaskCounts(
             self.runs + other.runs,
@@ -97,7 +97,7 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionHead(msgspec.Struct):
-    """One row per partition, rewritten by every commit: where it stands."""
+    """Position and counters of a partition, in one row that every commit rewrites."""
 
     counters: Counters = msgspec.field(default_factory=Counters)
     watermark_ms: int = -1
@@ -107,26 +107,26 @@ class PartitionHead(msgspec.Struct):
     downlink_position: int = 0
     """Position of the last downlink message taken."""
     downlink_log: str = ""
-    """Which log that position is of, as the tunnel names it; empty where it is not known."""
+    """Log of that position, by the tunnel's name; empty if unknown."""
     next_message: int = 1
     """Number of the next message for devices."""
     waiting_messages: int = 0
-    """Of those, how many wait for devices that were never seen."""
+    """Messages that wait for devices that were never seen."""
     broadcast: tuple[int, str] | None = None
-    """Position of the message that is being given to all devices, and the last one that has it;
-    ``downlink_position`` stays before it meanwhile."""
+    """Position of a message that is being given to all devices, and the last device that has
+    it; meanwhile ``downlink_position`` stays before the message."""
     next_batch: int = 1
     is_ended: bool = False
     """Whether the last batch was the source's natural end."""
     ledger: Ledger = Ledger()
-    """What each task sent; empty in data directories that had none yet."""
+    """Bytes that each task sent; empty in older data directories without a ledger."""
     task_sets: dict[str, int] = {}
-    """How many devices have each set of tasks that was installed, by its id."""
+    """Number of devices for each installed set of tasks, by its id."""
     tasks: dict[str, TaskCounts] = {}
-    """What became of each task's runs, by its name."""
+    """Results of each task's runs, by its name."""
 
     def copied(self) -> "PartitionHead":
-        """Return a copy to change: a failed commit must leave the counters as they were."""
+        """Return a copy for changes, because a failed commit must not change the counters."""
         return msgspec.structs.replace(self, counters=msgspec.structs.replace(self.counters))
 
 
@@ -150,10 +150,10 @@ def encode_row(value: Any) -> bytes:
 
 
 class RowDecoder[T]:
-    """Decodes the rows of one table."""
+    """Decoder of the rows of one table."""
 
     def __init__(self, type_: type[T], table: str) -> None:
-        """Prepare."""
+        """Prepare for values of a type; ``table`` is for messages."""
         self._decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
         self._value = msgspec.msgpack.Decoder(type_)
         self._table = table

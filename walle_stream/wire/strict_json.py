@@ -1,15 +1,15 @@
-"""Whether bytes that a guest made are JSON that every reader takes alike.
+"""Check that a guest's bytes are JSON that every reader understands in the same way.
 
-Code that stores, sends or prints such bytes asks here first. They are one value and nothing else:
-valid UTF-8, numbers that Python and msgspec can hold (no NaN, no infinity, integers of at most
-4,300 digits), no key twice in an object, nested ``DEPTH_MAX`` deep at most, without a line end
-between its tokens, as one value is one line wherever it is printed.
+Code that stores, sends or prints such bytes checks them here first. The bytes must be exactly one
+value in valid UTF-8. Numbers must fit Python and msgspec: no NaN, no infinity, and integers of at
+most 4,300 digits. An object has no key twice, and nesting is at most ``DEPTH_MAX`` deep. Tokens
+have no line end between them, because a printed value must be one line.
 
-``msgspec`` decides all of that but keys that stand twice, depth and line ends. What it decoded
-is written again: the same text has no key twice and no line end. Another text may be as good
-(Python writes ``1e-05``): a key that stood twice is lost, and its colon with it, so both must
-have as many colons. Only a text with an escape that may be a colon, or where the colons
-differ, is read pair by pair.
+``msgspec`` checks everything except repeated keys, depth and line ends. Its decoded value is
+encoded again: if the text is the same, no key is repeated and there is no line end. Another text
+may be valid, too (Python writes ``1e-05``). A repeated key would be lost with its colon, so both
+texts must have the same number of colons. Only a text with an escape that may be a colon, or with
+another number of colons, is read pair by pair.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from typing import Any, Final
 import msgspec
 
 DEPTH_MAX: Final = 256
-"""Deepest nesting of objects and lists: readers in other languages stop soon behind."""
+"""Deepest nesting of objects and lists; readers in other languages stop not far beyond."""
 
 KEYS_MAX: Final = 100_000
-"""Most keys of all objects of a value."""
+"""Largest number of keys in all objects of a value."""
 
 _TOO_DEEP: Final = f"it is nested more than {DEPTH_MAX} deep"
 
@@ -32,16 +32,16 @@ _decode_object: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(dict[str, A
 
 
 def object_problem(data: bytes) -> str | None:
-    """Say why bytes are not one JSON object; takes about twice what decoding takes.
+    """Return why bytes are not one JSON object; None if they are.
 
-    The number of bytes is the caller's to bound. Returns a short reason without a word of the bytes
-    but a key; None where nothing is wrong.
+    The check takes about twice the time of decoding, and the caller must bound the number of bytes.
+    The reason is short, and may quote a key, but nothing else of the bytes.
     """
     return _problem(data, _decode_object)
 
 
 def value_problem(data: bytes) -> str | None:
-    """Say why bytes are not one JSON value, as ``object_problem`` does."""
+    """Return why bytes are not one JSON value, like ``object_problem``."""
     return _problem(data, _decode_any)
 
 
@@ -54,14 +54,14 @@ def _problem(data: bytes, decode: Callable[[bytes], Any]) -> str | None:
     size_bytes = len(data)
     if encoded != data or size_bytes > KEYS_MAX:
         if b"\n" in data or b"\r" in data:
-            return "a line end stands between its tokens"
+            return "it has a line end between its tokens"
         colons = data.count(b":")
         if colons != encoded.count(b":") or colons > KEYS_MAX or b"\\u003" in data:
             problem = _pairs_problem(data)
             if problem is not None:
                 return problem
-    # Between siblings, `},{`, one ends before the next begins: what is left bounds the depth,
-    # whatever stands in texts, as each such place in a text has its own brace.
+    # At `},{` one sibling ends before the next begins, so such braces add no depth. The rest
+    # bounds the depth, even with `},{` in texts, because each of these has its own brace.
     if (
         size_bytes > 2 * DEPTH_MAX
         and data.count(b"{") + data.count(b"[") > DEPTH_MAX
@@ -81,7 +81,7 @@ def _described(error: Exception) -> str:
 
 
 def _pairs_problem(data: bytes) -> str | None:
-    # the bytes were decoded before: they are JSON
+    # the bytes were decoded before, so they are JSON
     key_count, twice = 0, list[str]()
 
     def take(pairs: list[tuple[str, Any]]) -> None:
@@ -105,7 +105,7 @@ def _pairs_problem(data: bytes) -> str | None:
 
 
 def _depth(value: Any) -> int:
-    # level by level, and no deeper than it is asked for
+    # level by level, and no deeper than one beyond the bound
     depth, level = 0, [value] if type(value) in {dict, list} else []
     while level and depth <= DEPTH_MAX:
         depth += 1

@@ -1,8 +1,8 @@
-"""Tensor expressions as they cross from a guest to its host, and results back.
+"""Layout of tensor expressions from a guest to its host, and of the results.
 
-A guest builds expressions without evaluating anything (``walle_guest.tensors``)
-and sends what it wants to know in one request; the host evaluates it behind
-``ports.TensorEvaluator``. All integers little-endian.
+A guest builds expressions without evaluating anything (``walle_guest.tensors``),
+and sends one request for the needed values. The host evaluates it behind
+``ports.TensorEvaluator``. All integers are little-endian.
 
 Request::
 
@@ -21,17 +21,17 @@ Response::
 
 Requests of many runs cross together::
 
-    u32   how many
+    u32   number of requests
     then for each:
-    u32   its bytes
+    u32   bytes of the request
     ...   a request as above
 
-Each is answered as if it had come alone, and the responses stand end to end. A node
-``earlier`` without inputs is an output of a request before: ``back`` says how many
-before, ``output`` which one.
+Each request is answered as if it were alone, and the responses follow one another. A
+node ``earlier`` without inputs is an output of an earlier request: ``back`` is the
+distance to that request, and ``output`` the index of its output.
 
-The host reads a request as it reads anything from a guest: lengths and numbers
-are checked before they are used, and what it costs is bounded.
+The host trusts no request, as with all bytes of a guest: it checks lengths and
+numbers before their use, and bounds the cost.
 """
 
 import struct
@@ -46,10 +46,10 @@ from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph, N
 
 MAX_NODES: Final = 10_000
 MAX_CROSSING_NODES: Final = 250_000
-"""Most nodes of all requests that cross together."""
+"""Largest number of nodes in all requests that cross together."""
 
 EARLIER: Final = "earlier"
-"""Operator of a node that is an output of a request before."""
+"""Operator of a node that is an output of an earlier request."""
 
 MAX_DIMS: Final = 8
 _HEAD: Final = struct.Struct("<I")
@@ -63,19 +63,19 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def decode_graph(data: bytes) -> Graph:
-    """Read a request.
+    """Decode a request.
 
     Raises:
-        FrameError: It is malformed, or larger than the bounds.
+        FrameError: The request is malformed, or larger than the bounds.
     """
     return _decode(data, [])
 
 
 def decode_graphs(data: bytes) -> list[Graph]:
-    """Read requests that cross together.
+    """Decode requests that cross together.
 
     Raises:
-        FrameError: One is malformed, or they are larger than the bounds.
+        FrameError: A request is malformed, or the requests are larger than the bounds.
     """
     (count,) = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (0,)
     if not 0 < count <= MAX_CROSSING_NODES:
@@ -123,7 +123,7 @@ def _decode(data: bytes, before: Sequence[Graph]) -> Graph:
 
 
 def encode_values(values: Sequence[Constant]) -> bytes:
-    """Write a response: the outputs, in order."""
+    """Encode a response: the outputs, in order."""
     header = msgspec.json.encode({"outputs": [[value.dtype, value.shape] for value in values]})
     return b"".join((_HEAD.pack(len(header)), header, *(value.data for value in values)))
 
@@ -134,7 +134,9 @@ def _found(number: int, node: Node, before: Sequence[Graph]) -> tuple[int, int]:
         request = len(before) - back
         if 0 <= output < len(before[request].outputs):
             return request, output
-    raise FrameError(f"a tensor request is malformed: node {number} is no output of one before")
+    raise FrameError(
+        f"a tensor request is malformed: node {number} is not an output of an earlier request"
+    )
 
 
 def _cut(number: int, node: Node, data: bytes, at: int) -> Constant:

@@ -1,13 +1,13 @@
-"""Apache Kafka: raw events of a topic, and the tunnel: features and calls up, answers down.
+"""Apache Kafka: a source of raw events, and a tunnel: features and calls up, answers down.
 
-``walle_connectors.brokers`` is what all parts share. ``source`` reads a topic, ``replay`` writes
-and records one. ``tunnel`` is the devices' end of the tunnel, ``cloud`` and the sender of
-``downlink`` the cloud's; ``tunnel_records`` makes records of frames.
-``dead_letters`` has a topic of its own; ``sending`` is how all of them send.
-``command`` is ``walle topics`` and ``walle doctor``.
-Two libraries talk to clusters, kafka-python and librdkafka, each an extra and each complete.
-``drivers`` chooses one, behind ``cluster.Cluster``, ``source.fetching.Fetcher``,
-``source.group.Group``, ``producing.Producer`` and ``sink_lane.SinkLane``; all else talks to these.
+``walle_connectors.brokers`` holds the code that all parts share. ``source`` reads a topic;
+``replay`` writes or records a topic. ``tunnel`` is the devices' end of the tunnel. ``cloud`` and
+the sender of ``downlink`` are the cloud's end. ``tunnel_records`` turns frames into records.
+``dead_letters`` uses a topic of its own. All of these send through ``sending``.
+``command`` has ``walle topics`` and ``walle doctor``.
+Two libraries talk to clusters: kafka-python and librdkafka. Each is a complete, optional extra.
+``drivers`` chooses between them. All other code uses their common protocols: ``cluster.Cluster``,
+``source.fetching.Fetcher``, ``source.group.Group``, ``producing.Producer``, ``sink_lane.SinkLane``.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class KafkaConnector:
     """Entry point ``kafka``.
 
-    A missing topic is a ``TopicError``, or a ``SourceError`` for an archive, which reads it.
-    Brokers that do not answer, or refuse TLS, are a ``BrokerUnreachableError``; the tunnel and the
-    sink wait for them.
+    A missing topic raises ``TopicError``, but ``SourceError`` for an archive, which reads it.
+    Brokers that do not answer, or refuse TLS, raise ``BrokerUnreachableError``; the tunnel and the
+    sink wait for them instead.
     """
 
     name: Final = "kafka"
@@ -42,11 +42,11 @@ class KafkaConnector:
     sink_model: Final = KafkaSinkModel
 
     def open(self, model: KafkaSourceModel) -> KafkaSource:
-        """Return the source of a definition; no broker is asked yet."""
+        """Return the source of a definition without contacting a broker."""
         return KafkaSource(model)
 
     def device_partition(self, device_id: str, partitions: int) -> int:
-        """Return the partition of a device's key, as Kafka's own clients place it (murmur2)."""
+        """Return the partition that Kafka's own clients choose for a device's key (murmur2)."""
         return murmur2(device_id.encode()) % partitions
 
     def open_device(
@@ -60,9 +60,9 @@ class KafkaConnector:
     def open_sender(
         self, model: KafkaTunnelModel, max_bytes: int, partitions: int
     ) -> "KafkaDownlinkSender":
-        """Open the cloud's end of the way down; blocks for some seconds at most.
+        """Open the cloud's end of the downlink; blocks for some seconds at most.
 
-        ``max_bytes`` bounds what is sent and not acknowledged. The topic must have the partitions.
+        ``max_bytes`` limits the unacknowledged bytes. The topic must have that many partitions.
         """
         from walle_connectors.kafka.downlink import KafkaDownlinkSender  # noqa: PLC0415 - when used
         from walle_connectors.kafka.topics import check_topics, tunnel_topics  # noqa: PLC0415
@@ -72,7 +72,7 @@ class KafkaConnector:
         return KafkaDownlinkSender(model, max_bytes, partitions)
 
     def open_sink(self, model: KafkaSinkModel, identity: str) -> "KafkaSink":
-        """Prepare a topic for merged features; brokers are asked with the first ones."""
+        """Prepare a topic for merged features; the first features contact the brokers."""
         from walle_connectors.kafka.sink import KafkaSink  # noqa: PLC0415 - when used
 
         return KafkaSink(model, identity)
@@ -94,7 +94,7 @@ class KafkaConnector:
         return KafkaDeadLetterArchive(model)
 
     def open_return(self, model: KafkaSourceModel) -> "KafkaRecordReturn":
-        """Open the way of records back into a source's topic; blocks."""
+        """Open a writer that returns records to a source's topic; blocks."""
         from walle_connectors.kafka.dead_letters.returning import (  # noqa: PLC0415 - when used
             KafkaRecordReturn,
         )

@@ -1,4 +1,4 @@
-"""The client for administration, with errors of our own."""
+"""kafka-python's admin client, with our own errors."""
 
 import re
 from collections.abc import Iterator
@@ -27,11 +27,11 @@ _TOLD: Final = re.compile(r"error_message=(['\"])(.+?)\1")
 
 @contextmanager
 def admin_client(connection: Connection) -> Iterator[Any]:
-    """Give kafka-python's client for administration.
+    """Yield kafka-python's admin client.
 
     Raises:
-        BrokerUnreachableError: No broker answers, or one went away meanwhile.
-        TopicError: The cluster refuses what it is asked.
+        BrokerUnreachableError: No broker answers, or a broker stopped answering meanwhile.
+        TopicError: The cluster refuses a request.
     """
     probe_brokers(connection)
     options = connection.client_options()
@@ -45,9 +45,9 @@ def admin_client(connection: Connection) -> Iterator[Any]:
     except UnknownTopicOrPartitionError as error:
         raise TopicError(f"the cluster refuses: {refusal(error)}: see walle topics") from error
     except RetriableError as error:
-        # it went away in the middle, or is just starting: not what was asked is wrong
+        # the broker went away or is still starting: the request itself is not at fault
         raise BrokerUnreachableError(
-            f"{', '.join(connection.brokers)} does not answer to the end ({error}): try again"
+            f"{', '.join(connection.brokers)} stopped answering ({error}): try again"
         ) from error
     except SaslAuthenticationFailedError as error:
         raise connection.no_answer(error, is_login=True) from error
@@ -58,7 +58,7 @@ def admin_client(connection: Connection) -> Iterator[Any]:
 
 
 def refusal(error: Any) -> str:
-    """Say why a cluster refused (a ``KafkaError``), without the request and answer in its text."""
+    """Return the reason of a refusal (a ``KafkaError``) without its request and response text."""
     text = str(error)
     if " failed with response " not in text:
         return text

@@ -1,6 +1,6 @@
-"""What a cluster is asked beside records, groups and sending, with one adapter for each library.
+"""Port for questions to a cluster; reading, groups and sending have ports of their own.
 
-``python_cluster`` is kafka-python's, ``confluent_cluster`` librdkafka's; ``drivers`` chooses.
+``python_cluster`` adapts kafka-python, ``confluent_cluster`` librdkafka; ``drivers`` chooses.
 """
 
 import time
@@ -22,105 +22,105 @@ _AGAIN_S: Final = 0.1
 
 
 class NeededTopic(msgspec.Struct, frozen=True):
-    """What a pipeline needs."""
+    """A topic as a pipeline needs it."""
 
     name: str
     key: str
-    """Where the YAML names it."""
+    """The YAML key that names the topic."""
     partitions: int = 0
-    """0: any number."""
+    """Required number of partitions; 0 allows any number."""
     max_bytes: int = 0
-    """Largest record; 0 where it is not known."""
+    """Size of the largest record; 0 if unknown."""
 
 
 class FoundTopic(msgspec.Struct, frozen=True):
-    """What the cluster has."""
+    """A topic as the cluster has it."""
 
     partitions: int
     replicas: int
     settings: dict[str, str]
-    """Of those that were asked for, by their names."""
+    """Values of the requested settings, by name."""
     leaderless: int = 0
-    """Partitions that nobody leads at the moment."""
+    """Number of partitions without a leader at the moment."""
     is_hidden: bool = False
-    """Whether we may not look at it, nor learn whether it is there; all else is then empty."""
+    """Whether access is denied, even to the topic's existence; all other fields are then empty."""
 
     @classmethod
     def hidden(cls) -> Self:
-        """Return one that we may not look at."""
+        """Return a topic to which this client has no access."""
         return cls(0, 0, {}, is_hidden=True)
 
 
 class TopicIdentity(msgspec.Struct, frozen=True):
-    """What tells a topic from another one of its name."""
+    """Identity of a topic, which tells it from another topic of the same name."""
 
     partition_count: int
     cluster: str
     topic_id: str
-    """Empty where the brokers do not say."""
+    """Empty if the brokers do not report topic ids."""
 
 
 class Place(IntEnum):
-    """Where a partition begins and ends, in place of a time."""
+    """The two ends of a partition, used in place of a time."""
 
     BEGIN = -2
     END = -1
 
 
 class Cluster(Protocol):
-    """A cluster, and one topic of it that is watched. One thread.
+    """A cluster with one watched topic. For one thread.
 
-    Each question blocks for some seconds at most. No answer is a ``BrokerUnreachableError``, a
-    refusal a ``TopicError``, and a ``SourceError`` where the watched topic is asked about.
+    Each call blocks for some seconds at most. It raises ``BrokerUnreachableError`` when no broker
+    answers, and ``TopicError`` for a refusal, or ``SourceError`` if it is about the watched topic.
     """
 
     def brokers(self) -> int:
-        """Return how many brokers there are."""
+        """Return the number of brokers."""
 
     def describe(
         self, names: Collection[str], settings: Sequence[str] = ()
     ) -> dict[str, FoundTopic]:
-        """Return the topics that are there, by their names, with some settings of theirs."""
+        """Return the existing topics of ``names``, by name, with the values of ``settings``."""
 
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
     ) -> None:
-        """Make a topic, unless it is there; -1 is the cluster's default. Metadata know it then."""
+        """Create a missing topic and wait for its metadata; -1 is the cluster's default."""
 
     def grow(self, name: str, partitions: int, *, is_trial: bool) -> None:
-        """Raise a topic to ``partitions``; a trial only asks whether the cluster would."""
+        """Raise a topic to ``partitions``; a trial only validates the request."""
 
     def delete(self, name: str) -> None:
         """Delete a topic."""
 
     def members(self, group: str) -> int:
-        """Return how many members a consumer group has; 0 where there is none."""
+        """Return the number of members of a consumer group; 0 if the group does not exist."""
 
     def committed(self, group: str, topic: str) -> dict[int, tuple[int, str]]:
-        """Return a group's offsets and what stands beside them, by partition."""
+        """Return a group's committed offsets with their metadata, by partition."""
 
     # The watched topic
 
     def watch(
         self, model: KafkaSourceModel, metadata_ms: int, *, is_member: bool
     ) -> TopicIdentity | None:
-        """Find a topic, and be told within ``metadata_ms`` of what it becomes; None: not there.
+        """Find a topic and notice its changes within ``metadata_ms``; None if it is missing.
 
-        ``is_member`` is for joining its group.
+        ``is_member`` prepares the client for joining the model's group.
         """
 
     @property
     def known(self) -> TopicIdentity:
-        """The topic as the brokers told of it last; asks nobody."""
+        """The topic as the brokers last described it; does not block."""
 
     def look_again(self) -> None:
-        """Ask for it now; what is not answered in some seconds stays as it was."""
+        """Refresh ``known`` now; it stays unchanged when no answer comes in some seconds."""
 
     def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
-        """Return where its partitions begin or end, or their first record as late as ``at_ms``.
+        """Return each partition's begin, end, or first offset at or after the time ``at_ms``.
 
-        ``Place`` stands for the first two; -1 where nothing is as late. What is of transactions
-        that are not committed is behind the end.
+        A ``Place`` as ``at_ms`` asks for begin or end. The offset is -1 if no record is as late.
+        Records of open transactions lie after the end.
         """
 
     def close(self) -> None:
@@ -128,10 +128,12 @@ class Cluster(Protocol):
 
 
 def answered[T](question: Callable[[], T]) -> T:
-    """Ask until there is an answer: a broker may return, or not know of a coordinator yet; blocks.
+    """Repeat a question until a broker answers; blocks.
+
+    A broker may come back, or may not know the coordinator yet.
 
     Raises:
-        BrokerUnreachableError: There was none for 15 s.
+        BrokerUnreachableError: No broker answered for 15 s.
     """
     deadline_ms = monotonic_ms() + _ANSWER_MS
     while True:

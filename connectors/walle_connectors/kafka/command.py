@@ -1,53 +1,53 @@
-"""``walle topics`` and ``walle doctor``: what a pipeline needs of a cluster, and what it has."""
+"""The commands ``walle topics`` and ``walle doctor``, which compare a cluster with a pipeline."""
 
 import argparse
 import json
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from walle_stream.errors import SpecFileError
 
 _REPLICAS_MAX: Final = 32_767
-"""What the protocol has room for."""
+"""Largest number that the protocol can carry."""
 
 _DIGITS: Final = 5
 
 
 def add(commands: Any) -> None:
     """Add the commands to the parser; an entry point of ``walle_stream.commands``."""
-    topics = commands.add_parser(
-        "topics", help="show a pipeline's Kafka topics, make them, or let them grow"
-    )
+    topics = commands.add_parser("topics", help="show, create or grow a pipeline's Kafka topics")
     topics.add_argument(
         "verb",
         nargs="?",
         choices=("grow",),
-        help="give topics, state and tables of a stopped pipeline more partitions",
+        help="give the topics, state and tables of a stopped pipeline more partitions",
     )
     for option, metavar, text in (
         (
             "--data-dir",
             "D",
-            "of the hosts (default: walle-data/NAME); not with spec.state.snapshots",
+            "data directory of the hosts (default: walle-data/NAME); not with spec.state.snapshots",
         ),
-        ("--cloud-data-dir", "D", "of the only worker of walle cloud"),
-        ("--snapshots", "URL", "of walle cloud's workers, in place of --cloud-data-dir"),
+        ("--cloud-data-dir", "D", "data directory of the only worker of walle cloud"),
+        ("--snapshots", "URL", "snapshots of walle cloud's workers, instead of --cloud-data-dir"),
     ):
         kind = Path if metavar == "D" else str
         topics.add_argument(option, type=kind, metavar=metavar, help=f"with grow: {text}")
-    topics.add_argument("--to", type=_count, metavar="N", help="with grow: how many")
-    topics.add_argument("--create", action="store_true", help="make those that are missing")
+    topics.add_argument("--to", type=_count, metavar="N", help="with grow: new number")
+    topics.add_argument("--create", action="store_true", help="create missing topics")
     topics.add_argument(
         "--replicas",
         type=_count,
         default=-1,
         metavar="N",
-        help="of each partition, with --create (default: the cluster's)",
+        help="with --create: replicas of each partition (default: the cluster's)",
     )
     topics.set_defaults(run=run_topics)
     doctor = commands.add_parser(
-        "doctor", help="check brokers, TLS, clocks and topics of a pipeline over Kafka"
+        "doctor",
+        help="check brokers, TLS, clocks, topics and the object store of a pipeline over Kafka",
     )
     doctor.set_defaults(run=run_doctor)
     for parser in (topics, doctor):
@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
 
 
 def run_topics(options: argparse.Namespace) -> int:
-    """Say of each topic what is needed and found; make what is missing, if asked to.
+    """Print each topic as needed and as found, and create missing topics on request.
 
     Returns 0 when all topics are as needed, else the exit code of ``TopicError``.
 
@@ -81,7 +81,7 @@ def run_topics(options: argparse.Namespace) -> int:
     code = 0
     for part in kafka_parts(load_kafka(options.file, options.set)):
         found = find_topics(part.connection, part.topics)
-        # one that may not be seen may still be made: that is another right
+        # a hidden topic may still be created: that needs another right
         missing = [
             each for each in part.topics if (topic := found[each.name]) is None or topic.is_hidden
         ]
@@ -97,7 +97,7 @@ def run_topics(options: argparse.Namespace) -> int:
             line = problem or f"topic {each.name!r} ({each.key}): {have}"
             _say(
                 options,
-                f"{line}, made now" if is_new and not problem else line,
+                f"{line}, created now" if is_new and not problem else line,
                 {
                     "topic": each.name,
                     "key": each.key,
@@ -116,7 +116,7 @@ def _grow(options: argparse.Namespace) -> int:
     from walle_connectors.kafka.pipeline import load_kafka  # noqa: PLC0415 - an extra
 
     if options.to is None:
-        raise SpecFileError("walle topics grow needs --to: how many partitions there shall be")
+        raise SpecFileError("walle topics grow needs --to N, the new number of partitions")
     growth = Growth(load_kafka(options.file, options.set), options.to)
     growth.run(
         options.growing,
@@ -131,16 +131,20 @@ def _grow(options: argparse.Namespace) -> int:
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Run the checks, a line each; return 0, or the exit code of the first that failed.
+    """Run the checks and print a line for each; return 0, or the exit code of the first failure.
 
     Raises:
         SpecFileError: The definition is wrong.
     """
-    from walle_connectors.kafka.doctor import examine  # noqa: PLC0415 - an extra
+    from walle_connectors.kafka.doctor import examine, examine_store  # noqa: PLC0415 - an extra
     from walle_connectors.kafka.pipeline import kafka_parts, load_kafka  # noqa: PLC0415 - an extra
 
-    code = 0
-    for check in examine(kafka_parts(load_kafka(options.file, options.set))):
+    code, loaded = 0, load_kafka(options.file, options.set)
+    checks = examine(kafka_parts(loaded))
+    if snapshots := loaded.pipeline.spec.state.snapshots:
+        store = examine_store(snapshots.place, dict(snapshots.options.items()))
+        checks = chain(checks, [store])
+    for check in checks:
         code = code or check.exit_code
         _say(
             options,

@@ -1,8 +1,8 @@
 """librdkafka's clients as a ``Cluster``.
 
-A consumer tells of no topic's id, so the client for administration asks for the watched topic now
-and then, and nobody waits for the answer. Offsets are a consumer's question: librdkafka 2.16 ends
-the process by an assertion where a broker dies that the other client asked for those of a group.
+A consumer does not report topic ids, so the admin client asks for the watched topic from time to
+time, without waiting for the answer. A consumer asks for offsets: librdkafka 2.16 aborts the
+process by an assertion if a broker dies while the admin client asks it for a group's offsets.
 """
 
 import time
@@ -38,14 +38,14 @@ from walle_connectors.probe import probe_brokers
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
 
-_SEEN_S: Final = 10.0  # so long a cluster may not know of a topic that it has made
+_SEEN_S: Final = 10.0  # longest time until a cluster lists a topic that it has created
 _AGAIN_S: Final = 0.05
-# all other answers to a question about offsets are those of a broker that comes and goes
+# any other error of a request for offsets is treated as an unreachable broker
 _NEVER: Final = {
     *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
     *("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC"),
 }
-_MARGIN_S: Final = 1.0  # the library ends a question itself
+_MARGIN_S: Final = 1.0  # the library's own timeout comes first
 
 
 class ConfluentCluster:
@@ -55,10 +55,10 @@ class ConfluentCluster:
         """Connect; blocks.
 
         Raises:
-            BrokerUnreachableError: No broker answers, or none takes the login.
+            BrokerUnreachableError: No broker answers, or every broker refuses the login.
         """
         self._connection = connection
-        # what the client's threads say of a connection that fails, and whether of the login
+        # last connection error of the client's threads, and whether the login caused it
         self._said, self._is_login = "", False
         self._due_ms = 0.0
         self._asking: Any = None  # a consumer, for offsets of the watched topic
@@ -68,7 +68,7 @@ class ConfluentCluster:
         try:
             about = self._answer(self._client.describe_cluster(request_timeout=ASK_S))
         except BaseException:
-            self.close()  # what it calls back must not outlive the interpreter
+            self.close()  # its callbacks must not outlive the interpreter
             raise
         self._brokers, self._cluster_id = len(about.nodes), about.cluster_id or ""
 
@@ -80,7 +80,7 @@ class ConfluentCluster:
         return self._connection.no_answer(self._said or reason, is_login=self._is_login)
 
     def _answer(self, future: Future[Any], **instead: Any) -> Any:
-        # what errors stand for, by their names
+        # ``instead`` maps names of errors to results
         try:
             return future.result(ASK_S + _MARGIN_S)
         except KafkaException as error:
@@ -97,8 +97,8 @@ class ConfluentCluster:
         except KafkaException as error:
             raise self._refused(error.args[0], _NEVER) from error
         except UnicodeDecodeError as error:
-            # the library reads beyond metadata of others that no NUL ends: not always so far
-            raise self._connection.no_answer("the metadata of the group's offsets") from error
+            # the library reads past foreign metadata that lacks a NUL at its end
+            raise self._connection.no_answer("undecodable metadata of offsets") from error
         for each in told:
             if each.error is not None:
                 raise self._refused(each.error, _NEVER)
@@ -113,7 +113,7 @@ class ConfluentCluster:
         )
 
     def brokers(self) -> int:
-        """Return how many there are; see ``Cluster.brokers``."""
+        """Return the number of brokers; see ``Cluster.brokers``."""
         return self._brokers
 
     def describe(
@@ -141,7 +141,7 @@ class ConfluentCluster:
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
     ) -> None:
-        """Make a topic; see ``Cluster.create``."""
+        """Create a topic; see ``Cluster.create``."""
         topic = NewTopic(name, partitions, replicas, config=dict(settings))
         asked = self._client.create_topics([topic], request_timeout=ASK_S)
         self._answer(asked[name], TOPIC_ALREADY_EXISTS=None)
@@ -160,7 +160,7 @@ class ConfluentCluster:
         self._answer(self._client.delete_topics([name], request_timeout=ASK_S)[name])
 
     def members(self, group: str) -> int:
-        """Return how many a group has; see ``Cluster.members``."""
+        """Return the number of a group's members; see ``Cluster.members``."""
         asked = self._client.describe_consumer_groups([group], request_timeout=ASK_S)
         return len(self._answer(asked[group]).members)
 
@@ -177,7 +177,7 @@ class ConfluentCluster:
         }
 
     def _consumer(self, group: str) -> Any:
-        # of no partition, and no member of the group
+        # has no assignment and does not join the group
         return open_client(
             Consumer,
             self._connection,
@@ -194,7 +194,7 @@ class ConfluentCluster:
     def watch(
         self, model: KafkaSourceModel, metadata_ms: int, *, is_member: bool
     ) -> TopicIdentity | None:
-        """Find a topic, and go on looking; see ``Cluster.watch``."""
+        """Find a topic and keep watching it; see ``Cluster.watch``."""
         del is_member  # the member is another client
         self._model, self._metadata_ms = model, metadata_ms
         with self._of_topic():
@@ -206,8 +206,8 @@ class ConfluentCluster:
 
     @property
     def known(self) -> TopicIdentity:
-        """The topic as it was told of; see ``Cluster.known``."""
-        self._client.poll(0)  # else its lines and tokens wait
+        """The topic as last described; see ``Cluster.known``."""
+        self._client.poll(0)  # serves the client's log lines and token refresh
         asked = self._asked
         if asked is not None and asked.done():
             self._asked = None
@@ -218,7 +218,7 @@ class ConfluentCluster:
         return self._known
 
     def look_again(self) -> None:
-        """Ask for it now; see ``Cluster.look_again``."""
+        """Refresh the topic's description now; see ``Cluster.look_again``."""
         self._asked = self._ask()
         try:
             self._asked.result(ASK_S)
@@ -236,21 +236,21 @@ class ConfluentCluster:
         return TopicIdentity(len(told.partitions), self._cluster_id, _text(told.topic_id))
 
     def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
-        """Return places in partitions; see ``Cluster.offsets``.
+        """Return offsets in partitions; see ``Cluster.offsets``.
 
         Raises:
-            BrokerUnreachableError: No broker answers, or none takes the login.
+            BrokerUnreachableError: No broker answers, or every broker refuses the login.
         """
         topic = self._model.topic
         if self._asking is None:
             self._asking = self._consumer(self._model.group or topic)
-        # the library hands -1 and -2 on as they are, which are Kafka's own words for both ends
+        # the library passes -1 and -2 on unchanged: Kafka's own codes for both ends
         places = [TopicPartition(topic, number, at_ms) for number in numbers]
         try:
             with self._of_topic():
                 told = self._told(partial(self._asking.offsets_for_times, places, ASK_S))
         except BrokerUnreachableError:
-            # nobody polls it, so it hears of no refused login: the next one reads the file
+            # nothing polls this consumer, so it misses a refused login; a new one reads the file
             self._asking.close()
             self._asking = None
             raise
@@ -264,10 +264,10 @@ class ConfluentCluster:
         except BrokerUnreachableError:
             raise
         except TopicError as error:
-            raise SourceError(f"topic {topic!r} cannot be read on ({error})") from error
+            raise SourceError(f"reading of topic {topic!r} failed ({error})") from error
 
     def close(self) -> None:
-        """Let go of the clients, which disconnect then; see ``Cluster.close``."""
+        """Drop the clients, which then disconnect; see ``Cluster.close``."""
         if self._asking is not None:
             self._asking.close()
         self._client = self._asked = self._asking = None
@@ -283,7 +283,7 @@ def _found(partitions: Sequence[TopicPartitionInfo]) -> FoundTopic:
 
 
 def _text(topic_id: Uuid) -> str:
-    # as kafka-python writes it, since it stands in offsets; of an old broker it is zeros
+    # kafka-python's notation, since stored offsets contain the id; old brokers send zeros
     mask = 2**64 - 1
     high, low = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
     number = (high & mask) << 64 | low & mask

@@ -18,10 +18,10 @@ _TRANSACTION_S: Final = 15.0
 
 
 class ConfluentLane:
-    """A transactional producer, and the offset of a group."""
+    """A transactional producer and the offset of a group."""
 
     def __init__(self, model: KafkaSinkModel, identity: str) -> None:
-        """Connect, and fence who had the lane; blocks."""
+        """Connect and fence the lane's former owner; blocks."""
         self._model = model
         self._failures: list[KafkaError] = []
         transaction_ms = int(_TRANSACTION_S * 1000)
@@ -38,11 +38,11 @@ class ConfluentLane:
                 "partitioner": "murmur2_random",  # as Kafka's own clients place a key
             },
         )
-        # who asks a group, and names it in a transaction, is a consumer; it does not join
+        # only a consumer can ask a group and name it in a transaction; it does not join
         group = open_client(Consumer, model, {"group.id": identity, "enable.auto.commit": False})
         with self._errors(), closing(group):
             self._producer.init_transactions(_TRANSACTION_S)
-            # it stands for a lane, whatever records that partition gets
+            # this offset belongs to the lane, not to the records of partition 0
             [kept] = group.committed([TopicPartition(model.topic, 0)], _ASK_S)
             self._expect_none(kept.error)
             self.place = max(int(kept.offset), 0)
@@ -85,6 +85,6 @@ class ConfluentLane:
             raise SinkError(text) from error
 
     def close(self) -> None:
-        """Drop what is on its way; see ``SinkLane.close``."""
+        """Drop records in flight; see ``SinkLane.close``."""
         self._producer.purge()
         self._producer = None

@@ -1,9 +1,9 @@
 """librdkafka's producer: the driver ``confluent``.
 
-What makes it as strict as kafka-python's: ``enable.gapless.guarantee`` ends it with the
-first batch that fails for good, before it sends what follows, and a record never gives up
-by time. It fails a batch as a whole where the topic takes none of that size; so the next
-producer sends one record at a time (``is_careful``), until the one that is meant is found.
+It is as strict as kafka-python's. ``enable.gapless.guarantee`` ends it with the first batch that
+fails for good, before it sends later records, and no record times out. If the topic refuses a
+batch for its size, the whole batch fails. The next producer then sends one record at a time
+(``is_careful``) until it finds the record at fault.
 """
 
 from functools import partial
@@ -28,8 +28,8 @@ from walle_stream.errors import TunnelError
 _POLL_S: Final = 0.1
 _PURGE_S: Final = 1.0
 _BATCH_BYTES: Final = 256 * 1024
-_ANY: Final = -1  # that of the key
-_QUEUE_KIB: Final = 2**31 - 1  # the sender has its own bound
+_ANY: Final = -1  # the partition of the key
+_QUEUE_KIB: Final = 2**31 - 1  # the sender has its own limit
 
 
 class ConfluentProducer:
@@ -43,7 +43,7 @@ class ConfluentProducer:
         *,
         is_careful: bool = False,
     ) -> None:
-        """Find the topic and begin to connect; blocks.
+        """Find the topic and start connecting; blocks.
 
         ``is_careful`` sends each record alone.
 
@@ -69,7 +69,7 @@ class ConfluentProducer:
                 "batch.size": min(needed.max_bytes, _BATCH_BYTES),
                 "batch.num.messages": 1 if is_careful else 10_000,
                 "message.max.bytes": needed.max_bytes,
-                "message.timeout.ms": 0,  # as good as for ever, as kafka-python's
+                "message.timeout.ms": 0,  # no timeout, as with kafka-python
                 "request.timeout.ms": 10_000,
                 "partitioner": "murmur2_random",  # as Kafka's own clients place a key
                 "queue.buffering.max.messages": 0,
@@ -102,7 +102,7 @@ class ConfluentProducer:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 return Handed.TOO_LARGE
-            # it failed for good meanwhile; what failed says so itself, if anything did
+            # the producer failed for good meanwhile; failed records report themselves
             self._on_refusal(tag, Refusal(TunnelError(_said(error.args[0]))))
             return Handed.HALTED
         return Handed.QUEUED
@@ -121,11 +121,11 @@ class ConfluentProducer:
             try:
                 self._client.poll(_POLL_S)
             except KafkaException:
-                # it has failed for good; now each record that it has says why
+                # the producer failed for good; halting makes each queued record report why
                 self.halt()
 
     def halt(self) -> None:
-        """Send nothing any more; see ``Producer.halt``."""
+        """Stop sending; see ``Producer.halt``."""
         self._is_halted = True
         self._client.purge(blocking=False)
 

@@ -1,4 +1,4 @@
-"""Making clients while a broker may be down."""
+"""Creation of clients while a broker may be down."""
 
 import logging
 from collections.abc import Callable, Hashable
@@ -17,14 +17,14 @@ _REMIND_MS: Final = 30_000.0
 
 
 class Reminder:
-    """Warns of what is waited for, and again after 30 s where it still is."""
+    """Rate-limited warnings: at most one line per subject in 30 s."""
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
+        """Start with no warning logged."""
         self._due_ms: dict[Hashable, float] = {}
 
     def warn(self, what: Hashable, text: str) -> None:
-        """Log a line, unless one was logged of the same lately."""
+        """Log a line, unless a line about ``what`` was logged in the last 30 s."""
         now_ms = monotonic_ms()
         if now_ms >= self._due_ms.get(what, 0.0):
             self._due_ms[what] = now_ms + _REMIND_MS
@@ -36,9 +36,9 @@ def connect[C](
     stopped: Event,
     purpose: str,
 ) -> C | None:
-    """Make a client, whose making looks for a broker, as soon as one answers; blocks.
+    """Call ``make`` until a broker answers and return its client; blocks.
 
-    None when it was stopped before.
+    Returns None when ``stopped`` is set first.
     """
     pause_s, attempts, said = _PAUSE_S, 0, ""
     while not stopped.is_set():
@@ -53,6 +53,6 @@ def connect[C](
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
             continue
         if attempts:
-            _log.info("%s goes on: a broker answers", purpose)
+            _log.info("%s continues: a broker answers", purpose)
         return client
     return None

@@ -1,11 +1,11 @@
-"""What ``walle doctor`` looks at: a line per check, and nothing is changed.
+"""The checks of ``walle doctor``: one line each, without changes to the cluster.
 
-Only the broker's clock needs a topic of its own, for a moment: no answer of Kafka's
-protocol tells the time, a record's append time does.
+The check of the broker's clock is the exception: it creates a topic and deletes it again. No answer
+of Kafka's protocol tells the time, but a record's append time does.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
@@ -23,7 +23,14 @@ from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, find_topics, top
 from walle_connectors.kafka.writing import TopicWriter
 from walle_connectors.probe import probe_brokers
 from walle_stream.clock import wall_ms
-from walle_stream.errors import BrokerUnreachableError, TopicError, TunnelError, WalleError
+from walle_stream.errors import (
+    BrokerUnreachableError,
+    StoreError,
+    TopicError,
+    TunnelError,
+    WalleError,
+)
+from walle_stream.store.objects import open_objects
 
 EXPIRES_SOON: Final = timedelta(days=30)
 
@@ -35,22 +42,22 @@ _SAFE_REPLICAS: Final = 2
 _RECORD_BYTES: Final = 1_024
 
 type Level = Literal["ok", "warn", "fail"]
-"""Of a check: ``fail`` is what a run would fail of, or lose data by."""
+"""Result of a check; ``fail`` means that a run would fail or lose data."""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What was looked at, and how it is."""
+    """A check and its result."""
 
     level: Level
     what: str
     """``brokers``, ``tls``, ``clock``, ``topic NAME``, ..."""
     text: str
-    """One line; for a ``fail`` with what to do."""
+    """One line; for a ``fail`` it says what to do."""
     exit_code: int = 0
 
 
 def examine(parts: Sequence[KafkaPart]) -> Iterator[Check]:
-    """Look at everything, what parts share once; blocks, and yields checks as they are done."""
+    """Yield each check when it is done; blocks. A shared connection is checked once."""
     seen: dict[str, bool] = {}
     for part in parts:
         given = part.connection
@@ -61,6 +68,23 @@ def examine(parts: Sequence[KafkaPart]) -> Iterator[Check]:
             yield from checks
         if seen[key]:
             yield from _topics(part)
+
+
+def examine_store(place: str, options: Mapping[str, str]) -> Check:
+    """Write, list and delete an object of a place for snapshots; blocks."""
+    folder, what = "walle-doctor", "object store"
+    name = f"{folder}/{secrets.token_hex(6)}"
+    try:
+        objects = open_objects(place, options)
+        objects.create(name, b"")
+        is_listed = name in objects.listed(folder)
+        objects.delete([name])
+    except WalleError as error:
+        return Check("fail", what, str(error), error.exit_code)
+    if not is_listed:
+        text = f"{place} does not list a new object at once: choose a store that does"
+        return Check("fail", what, text, StoreError.exit_code)
+    return Check("ok", what, f"{place}: an object was written, listed and deleted")
 
 
 def _connection(connection: Connection) -> Iterator[Check]:
@@ -80,7 +104,7 @@ def _connection(connection: Connection) -> Iterator[Check]:
     if ends is not None:
         yield _expiry("tls", "the broker's certificate", ends)
     elif tls is None:
-        yield Check("warn", "tls", "what travels is not encrypted: set `tls`")
+        yield Check("warn", "tls", "traffic is not encrypted: set `tls`")
     with closing(cluster):
         yield _clock(connection, cluster)
 
@@ -98,10 +122,10 @@ def _expiry(what: str, whose: str, ends: datetime) -> Check:
     left = ends - datetime.now(UTC)
     day = ends.date().isoformat()
     if left <= timedelta():
-        text = f"{whose} has expired on {day}: make another"
+        text = f"{whose} has expired on {day}: make a new one"
         return Check("fail", what, text, BrokerUnreachableError.exit_code)
     if left <= EXPIRES_SOON:
-        return Check("warn", what, f"{whose} expires on {day}, in {left.days} days: make another")
+        return Check("warn", what, f"{whose} expires on {day}, in {left.days} days: make a new one")
     return Check("ok", what, f"{whose} is valid until {day}")
 
 
@@ -111,18 +135,18 @@ def _clock(connection: Connection, cluster: Cluster) -> Check:
         try:
             cluster.create(name, 1, 1, {"message.timestamp.type": "LogAppendTime"})
             before_ms, broker_ms, after_ms = _append(connection, name)
-        except BaseException:  # a signal, too: it may be there already
+        except BaseException:  # even on a signal: the topic may exist already
             with suppress(WalleError):
                 cluster.delete(name)
             raise
         try:
             cluster.delete(name)
         except WalleError as error:
-            text = f"topic {name} was made for it and cannot be deleted ({error})"
+            text = f"topic {name}, created for this check, cannot be deleted ({error})"
             return Check("warn", "clock", f"{text}: delete it")
     except WalleError as error:
-        return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {error}")
-    # the append is somewhere between our two readings
+        return Check("warn", "clock", f"not checked, as its topic cannot be created: {error}")
+    # the append happened between our two readings
     ahead_ms = max(broker_ms - after_ms, before_ms - broker_ms, 0)
     if ahead_ms > CLOCK_MAX_MS:
         text = f"the broker's clock and ours are {ahead_ms} ms apart: set both by NTP"
@@ -136,7 +160,7 @@ def _append(connection: Connection, name: str) -> tuple[int, int, int]:
     writer = TopicWriter(connection, name, max_bytes=_RECORD_BYTES)
     try:
         writer.write(None, b"")
-        writer.flush()  # what comes first waits for more
+        writer.flush()  # the first record takes longer than later ones
         before_ms = wall_ms()
         writer.write(None, b"")
         writer.flush()
@@ -189,21 +213,21 @@ def _problems(needed: NeededTopic, found: FoundTopic) -> Iterator[tuple[Level, s
             f"min.insync.replicas is {least} of {found.replicas} replicas: nothing is acknowledged",
         )
     elif found.replicas < _SAFE_REPLICAS:
-        yield "warn", "one replica: what is acknowledged is lost with its broker's disk"
+        yield "warn", "one replica: acknowledged records are lost with the broker's disk"
     elif least < _SAFE_REPLICAS:
         yield (
             "warn",
-            "min.insync.replicas is 1: what one broker acknowledged can be lost with it; set 2",
+            "min.insync.replicas is 1: acknowledged records can be lost with one broker; set 2",
         )
     largest = int(settings.get("max.message.bytes", 0))
     if needed.max_bytes and 0 < largest < needed.max_bytes + BATCH_OVERHEAD_BYTES:
         text = (
-            f"max.message.bytes is {largest}, spec.tunnel.maxBytes {needed.max_bytes}: larger "
+            f"max.message.bytes is {largest}, but spec.tunnel.maxBytes {needed.max_bytes}: larger "
             f"records are not sent; set at least {needed.max_bytes + BATCH_OVERHEAD_BYTES}"
         )
         yield "warn", text
     retention_ms = int(settings.get("retention.ms", -1))
     if 0 <= retention_ms < _RETENTION_MIN_MS:
-        yield "warn", f"retention.ms is {retention_ms}: who reads may be away for less than a day"
+        yield "warn", f"retention.ms is {retention_ms}: a reader may be down for less than a day"
     if "compact" in settings.get("cleanup.policy", ""):
-        yield "fail", "cleanup.policy compacts: of each device only the last record stays"
+        yield "fail", "cleanup.policy compacts: only the last record of each device stays"

@@ -1,4 +1,4 @@
-"""The way down over a topic: messages by device, in the partition that the device sends from."""
+"""The downlink over a topic: messages by device, in the partition from which the device sends."""
 
 from collections.abc import Sequence
 from typing import override
@@ -17,10 +17,10 @@ from walle_stream.wire.message import decode_message, encode_message
 
 
 class KafkaDownlink:
-    """Implements ``Downlink``: positions are offsets, the next one that is wanted."""
+    """Implements ``Downlink``; a position is the offset of the next record to read."""
 
     def __init__(self, model: KafkaTunnelModel) -> None:
-        """Read the partitions that are asked for; none without ``downTopic``."""
+        """Prepare to read requested partitions; without ``downTopic`` there are no messages."""
         self._reader = TopicReader(model, model.down_topic) if model.down_topic else None
 
     @property
@@ -29,14 +29,14 @@ class KafkaDownlink:
         return "" if self._reader is None else self._reader.topic_id
 
     def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
-        """Return messages that are here already; a topic that was made anew is a ``TopicError``."""
+        """Return messages fetched so far; a topic that was recreated raises ``TopicError``."""
         if self._reader is None:
             return ()
         found = self._reader.take({partition: position}).get(partition, ())
         return [(each.offset + 1, _envelope(each)) for each in within(found, max_bytes)]
 
     def is_behind(self, partition: int) -> bool:
-        """Return whether the topic was not read to the end that it had; see ``HasLog``."""
+        """Return whether records from before the first request are unread; see ``HasLog``."""
         return self._reader is not None and self._reader.is_behind(partition)
 
     def release(self, partition: int, position: int) -> None:
@@ -49,7 +49,7 @@ class KafkaDownlink:
 
 
 def _envelope(record: Record) -> bytes:
-    # what cannot be read goes on as it is: the device's side refuses and counts it
+    # an undecodable record is passed on unchanged: the device's side refuses and counts it
     try:
         return encode_downlink(decode_message(record.key, record.value, record.headers))
     except EnvelopeError:
@@ -57,7 +57,7 @@ def _envelope(record: Record) -> bytes:
 
 
 class KafkaDownlinkSender(RecordSender[bytes]):
-    """Implements ``DownlinkSender``: any number of them may send to a topic. Thread-safe."""
+    """Implements ``DownlinkSender``; several may send to one topic. Thread-safe."""
 
     def __init__(
         self,
@@ -69,16 +69,17 @@ class KafkaDownlinkSender(RecordSender[bytes]):
     ) -> None:
         """Connect at once, or with the first message.
 
-        Senders wait beyond ``max_bytes`` without an answer. 0 partitions allow any number.
+        Senders wait while more than ``max_bytes`` are unacknowledged. 0 partitions allow any
+        number.
 
         Raises:
             TopicError: The model has no ``downTopic``.
         """
         if not model.down_topic:
-            raise TopicError("nothing can be sent down: set spec.tunnel.downTopic")
+            raise TopicError("messages cannot be sent to devices: set spec.tunnel.downTopic")
         super().__init__(
             Outgoing.of(model, tunnel_topics(model, partitions)[1]),
-            f"the way down {model.down_topic!r}",
+            f"the downlink {model.down_topic!r}",
             max_bytes=max_bytes,
             connects_early=connects_early,
         )
@@ -99,7 +100,7 @@ class KafkaDownlinkSender(RecordSender[bytes]):
 
     @override
     def _smaller(self, given: bytes, record: TopicRecord) -> TopicRecord | None:
-        # a device that asked must hear something
+        # a device that made a call must get a reply
         envelope = decode_downlink(given)
         if envelope.kind != REPLY_KIND:
             return None

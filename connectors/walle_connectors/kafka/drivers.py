@@ -1,6 +1,7 @@
-"""Which library talks to a cluster: ``driver`` of a section of the YAML. Chosen nowhere else.
+"""Choice of the library that talks to a cluster, by ``driver`` in a section of the YAML.
 
-An adapter is imported when it is chosen, so a process loads the libraries that its YAML names.
+No other module chooses. An adapter is imported when it is chosen, so a process loads only the
+libraries that its YAML names.
 """
 
 import importlib.util
@@ -27,7 +28,7 @@ _EXTRAS: Final[dict[Driver, tuple[str, str]]] = {
 
 
 def driver_problem(driver: Driver, key: str) -> str:
-    """Say what is missing for the driver that a key names, in one line; empty when nothing is."""
+    """Return one line about the missing extra of the driver in ``key``; empty if installed."""
     module, extra = _EXTRAS[driver]
     if importlib.util.find_spec(module) is not None:
         return ""
@@ -39,7 +40,7 @@ def open_cluster(connection: Connection) -> Cluster:
 
     Raises:
         SpecFileError: The library is not installed.
-        BrokerUnreachableError: No broker answers, where the library asks already.
+        BrokerUnreachableError: No broker answers, with a library that connects at once.
     """
     problem = driver_problem(connection.driver, "driver")
     if problem:
@@ -56,7 +57,7 @@ def open_cluster(connection: Connection) -> Cluster:
 
 
 def open_fetcher(client: "TopicClient", model: KafkaSourceModel, *, has_headers: bool) -> Fetcher:
-    """Open a fetcher of partitions that nobody else has; its client stays the caller's."""
+    """Open a fetcher for partitions with no other reader; the caller keeps owning the client."""
     if model.driver == "kafka-python":
         from walle_connectors.kafka.source.python_fetcher import (  # noqa: PLC0415 - a driver
             PythonFetcher,
@@ -71,7 +72,7 @@ def open_fetcher(client: "TopicClient", model: KafkaSourceModel, *, has_headers:
 
 
 def open_group(client: "TopicClient", model: KafkaSourceModel, *, has_headers: bool) -> Group:
-    """Open a member of the model's group, which joins later; the client was made for one."""
+    """Open a member of the model's group, which joins later; ``client`` must be a member's."""
     if model.driver == "kafka-python":
         from walle_connectors.kafka.source.python_group import (  # noqa: PLC0415 - a driver
             PythonGroup,
@@ -89,7 +90,7 @@ def open_group(client: "TopicClient", model: KafkaSourceModel, *, has_headers: b
 def open_producer(
     outgoing: Outgoing, on_ack: OnAck, on_refusal: OnRefusal, *, is_careful: bool = False
 ) -> Producer:
-    """Find the topic, and make a producer; blocks. ``is_careful`` sends each record alone.
+    """Find the topic and create a producer; blocks. ``is_careful`` sends each record alone.
 
     Raises:
         TopicError: The topic is missing, or has another number of partitions.
@@ -109,7 +110,7 @@ def open_producer(
 
 
 def open_lane(model: KafkaSinkModel, identity: str) -> SinkLane:
-    """Take a lane of a sink from whoever had it; blocks. For errors see ``SinkLane``."""
+    """Take over a lane of a sink from its former owner; blocks. For errors see ``SinkLane``."""
     if model.driver == "kafka-python":
         from walle_connectors.kafka.python_lane import PythonLane  # noqa: PLC0415 - a driver
 
@@ -120,7 +121,7 @@ def open_lane(model: KafkaSinkModel, identity: str) -> SinkLane:
 
 
 def _consumer(client: "TopicClient") -> Any:
-    # kafka-python's one consumer knows the topic, fetches, and is the member
+    # with kafka-python one consumer watches the topic, fetches, and is the member
     from walle_connectors.kafka.python_cluster import PythonCluster  # noqa: PLC0415 - a driver
 
     return client.cluster.consumer if isinstance(client.cluster, PythonCluster) else None

@@ -1,9 +1,9 @@
-"""``walle topics grow``: more partitions for a pipeline's topics, and its state goes along.
+"""``walle topics grow``: more partitions for a pipeline's topics, with its state.
 
-A topic that grows puts a device's next records elsewhere. So nobody may write or read meanwhile,
-and everything must have been read: then each device's rows go to its new partition, at the hosts
-and in the tables of ``walle cloud``, and the topics grow last, the source's behind all others.
-Until then nobody can use what was made, and the same command begins anew.
+A grown topic places a device's next records in another partition. So no process may write or read
+meanwhile, and all records must have been read. Then each device's rows move to its new partition,
+at the hosts and in the tables of ``walle cloud``. The topics grow last, the source's topic after
+all others. Until then the new databases are not in use, and the same command can start again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,7 @@ PARTITIONS_MAX: Final = 10_000
 
 
 class HostState(Protocol):
-    """The hosts' state; see ``walle_stream.app.growing``."""
+    """State of the hosts; see ``walle_stream.app.growing``."""
 
     @property
     def offsets(self) -> Mapping[int, bytes]:
@@ -46,12 +46,12 @@ class HostState(Protocol):
 
     @property
     def down_positions(self) -> Mapping[int, int]:
-        """Positions on the way down, by partition."""
+        """Positions in the downlink, by partition."""
 
     def split(
         self, targets: Mapping[int, range], home: Callable[[str], int], begin: bytes
     ) -> Iterator[int]:
-        """Make the new databases, and yield each partition that is done."""
+        """Make the new databases and yield each partition when it is done."""
 
     @property
     def databases(self) -> GrowingDatabases:
@@ -64,34 +64,35 @@ type OpenState = Callable[
 
 
 class Growth:
-    """One pipeline's. One thread; blocks.
+    """Growth of one pipeline's topics. For one thread; blocks.
 
-    A pipeline that is not ready for it is a ``TopicError`` or ``StoreError``, and stays as it was.
+    A pipeline that is not ready raises ``TopicError`` or ``StoreError`` and stays unchanged.
     """
 
     def __init__(self, loaded: LoadedPipeline[Any], after: int) -> None:
         """Check the definition.
 
         Raises:
-            SpecFileError: Its source is no topic, or the number no multiple of the pipeline's.
+            SpecFileError: The source is no topic, or ``after`` is no multiple of the pipeline's
+                number of partitions.
         """
         source, before = loaded.source, loaded.pipeline.spec.runtime.partitions
         if not isinstance(source, KafkaSourceModel):
             raise SpecFileError(
-                f"{loaded.file}: spec.source is no topic, so its partitions are not Kafka's to "
-                "grow: give the pipeline of the topic"
+                f"{loaded.file}: spec.source is not a topic: give a pipeline whose source is a "
+                "topic"
             )
         if after % before or not before < after <= PARTITIONS_MAX:
             raise SpecFileError(
                 f"{loaded.file}: {after} partitions: expected a multiple of the {before} of "
                 f"spec.runtime.partitions, at most {PARTITIONS_MAX:,}; then each partition is "
-                "shared out among whole ones"
+                "split among new ones"
             )
         self._loaded, self._source = loaded, source
         self._before, self._after = before, after
         tunnel = loaded.tunnel
         self._tunnel = tunnel if isinstance(tunnel, KafkaTunnelModel) else None
-        # of the topics that must have as many partitions as the pipeline
+        # only these topics must have as many partitions as the pipeline
         wanted = [
             part for part in kafka_parts(loaded) if part.place in {"spec.source", "spec.tunnel"}
         ]
@@ -107,13 +108,14 @@ class Growth:
         snapshots: str | None,
         tell: Callable[[str], None],
     ) -> None:
-        """Grow; ``tell`` is called with a line for each thing that is done.
+        """Grow the topics; ``tell`` gets a line for each finished step.
 
-        ``data_dir`` is the hosts', None for the usual one. ``cloud`` is that of the only worker of
-        ``walle cloud``, or ``snapshots`` the URL that all workers share.
+        ``data_dir`` is the hosts' data directory, or None for the default. ``cloud`` is the data
+        directory of the only worker of ``walle cloud``; ``snapshots`` is the URL that several
+        workers share.
 
         Raises:
-            TopicError: Something is not ready, or records came meanwhile.
+            TopicError: The pipeline is not ready, or records arrived meanwhile.
         """
         self._expect_nobody()
         with ExitStack() as stack:
@@ -128,7 +130,7 @@ class Growth:
                 self._expect_read(ends, state, client.identity.cluster)
                 begin = _begin(client)
                 for number in state.split(self._targets, self._home, begin):
-                    tell(f"partition {number}: its devices are shared out")
+                    tell(f"partition {number}: its devices are split")
                 grown.append(state.databases)
             if self._tunnel is not None:
                 grown += self._split_tables(stack, self._tunnel, cloud, snapshots, tell)
@@ -145,13 +147,13 @@ class Growth:
             ]
         if came:
             raise TopicError(
-                f"records came into partitions {came} of {self._source.topic!r} meanwhile: those "
-                "of devices that have moved begin anew there. Nobody may write while topics grow; "
-                "all else is done",
+                f"records came into partitions {came} of {self._source.topic!r} meanwhile: devices "
+                "that have moved begin there without state. Stop all producers while topics grow. "
+                "All other steps are done",
                 self._source.topic,
             )
 
-    # What must be so
+    # Preconditions
 
     def _expect_nobody(self) -> None:
         name = self._loaded.pipeline.metadata.name
@@ -187,12 +189,11 @@ class Growth:
     def _expect(self, number: int, topic: str, unread: int, advice: str) -> None:
         if unread > 0:
             raise TopicError(
-                f"{topic}[{number}] has {unread} records that were not read: stop who writes, "
-                f"{advice}",
+                f"{topic}[{number}] has {unread} unread records: stop the producers, {advice}",
                 topic,
             )
 
-    # What is done
+    # Steps
 
     def _split_tables(
         self,
@@ -213,8 +214,8 @@ class Growth:
             tables = GrowingFolder(stack.enter_context(own_data_dir(cloud)), *counts)
         elif any(each.end > 0 for each in bounds.values()) and self._has_cloud(tunnel):
             raise TopicError(
-                f"topic {tunnel.topic!r} was read by walle cloud, whose tables must go along: give "
-                "--snapshots, or --cloud-data-dir of its only worker",
+                f"topic {tunnel.topic!r} was read by walle cloud, whose tables must grow, too: "
+                "give --snapshots, or --cloud-data-dir of its only worker",
                 tunnel.topic,
             )
         else:
@@ -228,7 +229,7 @@ class Growth:
             if path is not None:
                 new = {target: tables.new(target) for target in self._targets[number]}
                 split_table(path, new, self._home, begin)
-                tell(f"partition {number}: its table is shared out")
+                tell(f"partition {number}: its table is split")
         return [tables]
 
     def _has_cloud(self, tunnel: KafkaTunnelModel) -> bool:
@@ -244,7 +245,7 @@ class Growth:
         )
 
     def _grow_topics(self, tell: Callable[[str], None], *, is_trial: bool = False) -> None:
-        # a trial: what the cluster refuses, it refuses before anything counts
+        # a trial makes the cluster refuse before any change takes effect
         for part in reversed(self._parts):
             found = find_topics(part.connection, part.topics)
             for each in part.topics:
@@ -262,7 +263,7 @@ class Growth:
                 cluster.grow(needed.name, self._after, is_trial=is_trial)
             except TopicError as error:
                 raise TopicError(
-                    f"topic {needed.name!r} ({needed.key}) has {count} partitions and gets no "
+                    f"topic {needed.name!r} ({needed.key}) has {count} partitions and cannot get "
                     f"more: {error}",
                     needed.name,
                 ) from error
@@ -272,7 +273,7 @@ class Growth:
 
 
 def _begin(client: TopicClient) -> bytes:
-    # where a partition begins that nobody has read: at the first record, whatever `startAt` says
+    # an unread partition starts at its first record, whatever `startAt` says
     identity = client.identity
     position = TopicPosition(
         next=0, topic=client.topic, topic_id=identity.topic_id, cluster=identity.cluster

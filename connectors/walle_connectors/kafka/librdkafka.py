@@ -1,7 +1,7 @@
-"""The driver ``confluent``: librdkafka under confluent-kafka, an extra of its own.
+"""Shared code of the driver ``confluent``: librdkafka under confluent-kafka, an extra of its own.
 
-It moves several times as many records per CPU-second as kafka-python. Here is what its clients
-have in common; this module does not import it.
+The driver moves several times as many records per CPU-second as kafka-python. This module does not
+import the library.
 """
 
 import logging
@@ -18,9 +18,9 @@ from walle_stream.errors import BrokerUnreachableError
 _log: Final = logging.getLogger(__name__)
 _NO_RENEWAL: Final = "mechanism handshake failed"
 _LOOK_S: Final = 1.0
-_refusals: Final = Reminder()  # of all clients
+_refusals: Final = Reminder()  # shared by all clients
 
-# as librdkafka names its errors: the client's own begin with an underscore
+# names of librdkafka's errors; those of the client itself begin with an underscore
 _WAITED_FOR: Final = {
     *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_WAIT_COORD"),
     *("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
@@ -31,16 +31,16 @@ _WAITED_FOR: Final = {
 
 
 def is_waited_for(error: Any) -> bool:
-    """Return whether a broker is away that may come back: the client connects again by itself."""
+    """Return whether the error may pass: the client itself reconnects when the broker is back."""
     return error.retriable() or error.name() in _WAITED_FOR
 
 
 def open_client[C](
     kind: Callable[[dict[str, Any]], C], connection: Connection, more: dict[str, Any]
 ) -> C:
-    """Make a client, with more settings than those that all have.
+    """Make a client with the common settings and those of ``more``.
 
-    Where its login is refused, it takes the password as soon as the file has another.
+    After a refused login, the client takes a new password as soon as the file has it.
 
     Raises:
         BrokerUnreachableError: A file with a password or a token cannot be read.
@@ -51,13 +51,14 @@ def open_client[C](
 
     def take_error(error: Any) -> None:
         on_error(error)
-        # a broker without connections.max.reauth.ms ends a connection so when a token is renewed
+        # a broker without connections.max.reauth.ms ends a connection with this error on renewal
+        # of a token
         if error.name() == "_AUTHENTICATION" and _NO_RENEWAL not in error.str():
             refused = connection.no_answer(error.str(), is_login=True)
-            _refusals.warn(connection.brokers, f"{refused}; waited for")
+            _refusals.warn(connection.brokers, f"{refused}; waiting")
             renewal.begin()
 
-    # one of a class of our own can be referred to weakly
+    # only an instance of a Python class supports weak references
     own = type("Client", (kind,), {})  # type: ignore[arg-type]
     client: C = own(settings | more | {"error_cb": take_error})
     renewal.client = ref(client)
@@ -65,9 +66,9 @@ def open_client[C](
 
 
 class _Renewal:
-    """Gives a client the password of a file that has changed.
+    """Passes a changed password file on to a client.
 
-    By a thread of its own: the process aborts where that happens in a callback of the client.
+    It uses a thread of its own, since doing so in a callback of the client aborts the process.
     """
 
     def __init__(self, connection: Connection, password: str) -> None:
@@ -86,7 +87,7 @@ class _Renewal:
                 password = settings.get("sasl.password", self._password)
                 client = self.client()
                 if client is not None and password != self._password:
-                    with suppress(RuntimeError):  # it was closed
+                    with suppress(RuntimeError):  # the client was closed
                         client.set_sasl_credentials(settings["sasl.username"], password)
                     self._password = password
                     return
@@ -100,11 +101,11 @@ class _Renewal:
         try:
             return {} if sasl is None else sasl.client_settings()
         except BrokerUnreachableError:
-            return {}  # it is being written
+            return {}  # the file is being written
 
 
 def client_settings(connection: Connection) -> dict[str, Any]:
-    """Return the settings that every client of librdkafka takes.
+    """Return the settings that all clients of librdkafka share.
 
     Raises:
         BrokerUnreachableError: A file with a password or a token cannot be read.
@@ -112,11 +113,11 @@ def client_settings(connection: Connection) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(connection.brokers),
         "client.id": connection.client_id,
-        # of each of a client's connections, of which there are several
+        # halved, since it applies to each of a client's several connections
         "reconnect.backoff.ms": RECONNECT_MAX_MS // 2,
         "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
         "allow.auto.create.topics": False,
-        # its lines go where ours do, when the client is polled
+        # polling the client passes its log lines to our logger
         "logger": _Lines(),
     }
     settings["security.protocol"] = connection.protocol.lower()
@@ -134,7 +135,7 @@ def client_settings(connection: Connection) -> dict[str, Any]:
 
 
 class _Lines:
-    # while a broker is away: dozens a second. What matters comes as an error, and we say it once
+    # debug level: dozens of lines a second while a broker is down; errors are reported elsewhere
 
     def log(self, _level: int, message: str, *arguments: Any) -> None:
         _log.debug(message, *arguments)

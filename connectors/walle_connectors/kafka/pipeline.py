@@ -1,4 +1,4 @@
-"""What a pipeline's YAML says of Kafka: connections and the topics that it needs."""
+"""The Kafka sections of a pipeline's YAML: connections and needed topics."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from walle_stream.spec.loader import LoadedPipeline, UnreadPackage
 
 
 class KafkaPart(msgspec.Struct, frozen=True):
-    """One section of a pipeline that leads to Kafka."""
+    """A section of a pipeline that uses Kafka."""
 
     place: str
     """``spec.source``, ``spec.tunnel``, ``spec.deadLetters`` or ``spec.sinks.NAME``."""
@@ -38,7 +38,7 @@ _MODELS: Final = OwnModels(
 
 
 def load_kafka(file: Path, overrides: Sequence[str] = ()) -> LoadedPipeline[UnreadPackage]:
-    """Load a pipeline of which the sections over Kafka matter.
+    """Load a pipeline for its sections that use Kafka.
 
     Raises:
         SpecFileError: The definition is wrong.
@@ -47,10 +47,10 @@ def load_kafka(file: Path, overrides: Sequence[str] = ()) -> LoadedPipeline[Unre
 
 
 def kafka_parts(loaded: LoadedPipeline[UnreadPackage]) -> list[KafkaPart]:
-    """Return the sections of a pipeline over Kafka: source, tunnel, dead letters, sinks.
+    """Return the sections of a pipeline that use Kafka: source, tunnel, dead letters, sinks.
 
     Raises:
-        SpecFileError: The definition leads to no broker.
+        SpecFileError: No section uses Kafka.
     """
     partitions = loaded.pipeline.spec.runtime.partitions
     parts = []
@@ -73,6 +73,6 @@ def kafka_parts(loaded: LoadedPipeline[UnreadPackage]) -> list[KafkaPart]:
     if not parts:
         raise SpecFileError(
             f"{loaded.file}: none of spec.source, spec.tunnel, spec.deadLetters and spec.sinks has "
-            "the connector 'kafka': there is nothing to look at"
+            "the connector 'kafka': give a pipeline that uses Kafka"
         )
     return parts

@@ -1,4 +1,4 @@
-"""Where Kafka's own clients put a key."""
+"""Partitioning of keys as in Kafka's own clients."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """Return a key's hash, 0 to 2^31 - 1; modulo their number it is its partition."""
+    """Return a key's hash, 0 to 2^31 - 1; modulo the partition count it is the key's partition."""
     length = len(key)
     h = _SEED ^ length
     whole = length & ~3

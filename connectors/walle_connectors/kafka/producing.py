@@ -1,8 +1,8 @@
-"""What a sender asks of a client library.
+"""Port of client libraries for sending.
 
-``Producer`` is the port: an idempotent producer that waits for all replicas, keeps the
-order of each partition and can be stopped before it sends what follows a failure.
-``python_producer`` is kafka-python's, ``confluent_producer`` librdkafka's.
+A ``Producer`` is idempotent, waits for all replicas and keeps the order of each partition. It can
+be halted before it sends the records after a failure. ``python_producer`` implements it with
+kafka-python, ``confluent_producer`` with librdkafka.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from walle_stream.wire.headers import Headers
 
 
 class TopicRecord(NamedTuple):
-    """One record."""
+    """A record of a topic."""
 
     key: bytes | None
     value: bytes
@@ -27,7 +27,7 @@ class TopicRecord(NamedTuple):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that is written to, and how."""
+    """A topic to write to, with the settings of its producer."""
 
     connection: Connection
     topic: NeededTopic
@@ -36,71 +36,73 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, model: KafkaTunnelModel, topic: NeededTopic) -> "Outgoing":
-        """Return how a tunnel writes to one of its topics."""
+        """Return the settings with which a tunnel writes to one of its topics."""
         return cls(connection=model, topic=topic, codec=model.codec, linger_ms=model.linger_ms)
 
     @property
     def name(self) -> str:
-        """The topic's."""
+        """Name of the topic."""
         return self.topic.name
 
     def no_partition(self, partition: int | None, detail: str) -> TopicError:
-        """Return the error of a partition that the topic lacks, with what the cluster says."""
+        """Return the error for a missing partition; ``detail`` is the cluster's text."""
         return TopicError(
-            f"topic {self.name!r} has no partition {partition} ({detail}): it must have as many as "
-            "the pipeline, see walle topics",
+            f"topic {self.name!r} has no partition {partition} ({detail}): topic and pipeline must "
+            "have the same number of partitions, see walle topics",
             self.name,
         )
 
     @property
     def bytes_key(self) -> str:
-        """The key of the YAML that bounds a record."""
+        """The YAML key that limits the size of a record."""
         return self.topic.key.rpartition(".")[0] + ".maxBytes"
 
 
 class Handed(Enum):
-    """What became of a record that was handed to a producer."""
+    """Outcome of handing a record to a producer."""
 
     QUEUED = "queued"
-    """It is on its way: one of the callbacks follows."""
+    """The producer has the record, and one of the callbacks will follow."""
     TOO_LARGE = "too large"
-    """It is larger than the model allows; nothing was sent of it."""
+    """The record is larger than the model allows and was not sent."""
     HALTED = "halted"
-    """The producer was halted before."""
+    """The producer was halted and took no record."""
 
 
 class Refusal(NamedTuple):
-    """Why a record failed for good."""
+    """The reason why a record failed for good."""
 
     error: Exception
     is_too_large: bool = False
-    """The topic takes no record of its size, or no batch: see ``is_alone``."""
+    """The record, or its batch, is too large for the topic; see ``is_alone``."""
     is_never_taken: bool = False
-    """The topic never takes the record as it is, or one of its batch."""
+    """The topic never takes this record, or another record of its batch."""
     is_alone: bool = True
-    """Whether it is the record itself, and not what it was sent with."""
+    """Whether the record itself is at fault, and not another record of its batch."""
 
 
 type OnAck = Callable[[Any], None]
-"""Takes the tag of a record that the cluster has; runs in the producer's thread."""
+"""Takes the tag of an acknowledged record; runs in the producer's thread."""
 
 type OnRefusal = Callable[[Any, Refusal], None]
-"""Takes the tag of a record that failed; the first of a partition before those behind it."""
+"""Takes the tag of a failed record; a partition's records fail in their order."""
 
 
 class Producer(Protocol):
-    """Sends records of one topic. Made and used by one thread, but for ``halt``."""
+    """Producer for one topic. For the thread that created it, except ``halt``."""
 
     def send(self, record: TopicRecord, partition: int | None, tag: Any) -> Handed:
-        """Hand a record over, without a partition to that of its key; does not wait for the broker.
+        """Hand a record over without waiting for the broker.
+
+        Without a partition, the record goes to the partition of its key.
 
         Raises:
             TopicError: The topic has no such partition.
-            BrokerUnreachableError: The library has lost its way: another producer is to be made.
+            BrokerUnreachableError: The library is stuck; make another producer.
         """
 
     def halt(self) -> None:
-        """Send nothing any more; never blocks, and may be called in the callbacks."""
+        """Stop sending; never blocks, and callbacks may call it."""
 
     def close(self, timeout_s: float) -> None:
-        """Wait ``timeout_s`` at most for what is on its way, then drop the rest; blocks."""
+        """Wait at most ``timeout_s`` for records in flight, then drop the rest; blocks."""

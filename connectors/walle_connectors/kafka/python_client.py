@@ -1,6 +1,6 @@
-"""The client under kafka-python's consumers, producers and admin clients: how it logs in.
+"""Login of the client under kafka-python's consumers, producers and admin clients.
 
-The library's own reads a password once, keeps a refusal to itself, and tries again without a pause.
+The library's own client reads a password once, hides a refusal and retries without a pause.
 """
 
 from collections.abc import Hashable
@@ -16,15 +16,15 @@ from walle_connectors.brokers import CONNECT_MS, Connection
 from walle_connectors.kafka.connecting import Reminder
 from walle_stream.errors import BrokerUnreachableError
 
-_reminder: Final = Reminder()  # of all clients
+_reminder: Final = Reminder()  # shared by all clients
 _LOOK_MS: Final = 20.0
-_refused: Final = dict[Hashable, Exception]()  # by whom, and who we are there
+_refused: Final = dict[Hashable, Exception]()  # by brokers and login
 
 
 def net_client(connection: Connection, **given: Any) -> Any:
-    """Make a client with what kafka-python gives one."""
-    # An attempt to connect takes 10 s, and after some refusals 30 s, unless kafka-python's own
-    # client is told. Meanwhile a producer does not ask who leads what the dead broker led.
+    """Make a client with the settings that kafka-python passes to its own client."""
+    # By default an attempt to connect takes 10 s, and 30 s after some refusals. Meanwhile a
+    # producer does not ask for new leaders of the dead broker's partitions.
     given["socket_connection_setup_timeout_ms"] = CONNECT_MS
     given["socket_connection_setup_timeout_max_ms"] = CONNECT_MS
     net = NetworkSelector(**given)
@@ -33,15 +33,15 @@ def net_client(connection: Connection, **given: Any) -> Any:
 
 
 def login_refusal(connection: Connection) -> Exception | None:
-    """Return why the brokers refused the login at the last attempt, None where they took it."""
+    """Return the brokers' refusal of the last login; None if they accepted it."""
     return _refused.get((connection.brokers, connection.sasl))
 
 
 class _ProducerClient(KafkaNetClient):  # type: ignore[misc]
     @override
     def connection_delay(self, node_id: Any) -> Any:
-        # A producer takes seconds for milliseconds, and none where a connection is being made: it
-        # would look thousands of times a second. An answer of the broker wakes it at once.
+        # A producer takes the seconds for milliseconds, and gets 0 during a connection attempt: it
+        # would poll thousands of times a second. An answer of the broker wakes it at once.
         return max(super().connection_delay(node_id) * 1_000, _LOOK_MS)
 
 
@@ -69,7 +69,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     @override
     def reset_backoff(self, node_id: Any) -> None:
-        # called behind a login that was refused, too: pauses would never grow
+        # the library calls this after a refused login, too, so pauses would never grow
         if node_id not in self._refusing:
             super().reset_backoff(node_id)
 
@@ -82,5 +82,5 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             _refused[self._key] = error
             self._refusing.add(node_id)
             refusal = self._to.no_answer(error, is_login=True)
-            _reminder.warn(self._key, f"{refusal}; waited for")
+            _reminder.warn(self._key, f"{refusal}; waiting")
             self.update_backoff(node_id)

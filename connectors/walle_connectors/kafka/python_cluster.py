@@ -1,7 +1,7 @@
 """kafka-python's clients as a ``Cluster``.
 
-For administration a client is made for each question: they are rare. The watched topic has a
-consumer, which fetches, too, so what it knows of the topic is true of what it gives.
+Each administrative question makes an admin client of its own, since such questions are rare. The
+watched topic has one consumer, which also fetches, so its metadata agree with its records.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,16 +24,16 @@ _MIB: Final = 2**20
 
 
 class PythonCluster:
-    """Implements ``Cluster``; nobody is asked before the first question."""
+    """Implements ``Cluster``; it contacts no broker before the first question."""
 
     def __init__(self, connection: Connection) -> None:
-        """Keep the connection."""
+        """Store the connection without opening it."""
         self._connection = connection
         self.consumer: Any = None
-        """The watched topic's; its group's member where it was asked for."""
+        """Consumer of the watched topic; on request a member of its group."""
 
     def brokers(self) -> int:
-        """Return how many there are; see ``Cluster.brokers``."""
+        """Return the number of brokers; see ``Cluster.brokers``."""
         with admin_client(self._connection) as admin:
             return len(admin.describe_cluster()["brokers"])
 
@@ -56,7 +56,7 @@ class PythonCluster:
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
     ) -> None:
-        """Make a topic; see ``Cluster.create``."""
+        """Create a topic; see ``Cluster.create``."""
         options = {
             "num_partitions": partitions,
             "replication_factor": replicas,
@@ -76,7 +76,7 @@ class PythonCluster:
             admin.delete_topics([name])
 
     def members(self, group: str) -> int:
-        """Return how many a group has; see ``Cluster.members``."""
+        """Return the number of a group's members; see ``Cluster.members``."""
         with admin_client(self._connection) as admin:
             return len(admin.describe_groups([group]).get(group, {}).get("members") or ())
 
@@ -95,7 +95,7 @@ class PythonCluster:
     def watch(
         self, model: KafkaSourceModel, metadata_ms: int, *, is_member: bool
     ) -> TopicIdentity | None:
-        """Find a topic, and go on looking; see ``Cluster.watch``."""
+        """Find a topic and keep watching it; see ``Cluster.watch``."""
         self._model = model
         options = self._connection.client_options() | _consumer_options(model)
         if is_member:
@@ -103,7 +103,7 @@ class PythonCluster:
         made: list[Any] = []
 
         def client(**given: Any) -> Any:
-            # the consumer keeps to itself what it knows of its cluster; its client tells
+            # the consumer hides its cluster metadata, but its client exposes them
             made.append(options["kafka_client"](**given))
             return made[0]
 
@@ -116,22 +116,22 @@ class PythonCluster:
 
     @property
     def known(self) -> TopicIdentity:
-        """The topic as it was told of; see ``Cluster.known``."""
+        """The topic as last described; see ``Cluster.known``."""
         topic, told = self._model.topic, self._metadata
         numbers, topic_id = told.partitions_for_topic(topic) or (), told.topic_id(topic)
-        # of a topic that is not there they say an id of zeros
+        # the id of a missing topic is zeros
         text = str(topic_id) if topic_id is not None and topic_id.int else ""
         return TopicIdentity(len(numbers), told.cluster_id or "", text)
 
     def look_again(self) -> None:
-        """Ask for it now; see ``Cluster.look_again``."""
+        """Refresh the topic's description now; see ``Cluster.look_again``."""
         answered = Event()
         self._metadata.add_topic(self._model.topic)
         self._metadata.request_update().add_both(lambda _: answered.set())
         answered.wait(ASK_S)
 
     def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
-        """Return places in partitions; see ``Cluster.offsets``."""
+        """Return offsets in partitions; see ``Cluster.offsets``."""
         places = [TopicPartition(self._model.topic, number) for number in numbers]
         with source_errors(self._model.topic):
             if at_ms >= 0:
@@ -147,7 +147,7 @@ class PythonCluster:
     def close(self) -> None:
         """Leave the group, if there is one, and disconnect; see ``Cluster.close``."""
         if self.consumer is not None:
-            with suppress(errors.KafkaError):  # else the group learns of it by its session's end
+            with suppress(errors.KafkaError):  # the session timeout then removes the member
                 self.consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
 
 
@@ -167,14 +167,14 @@ def _found(topic: dict[str, Any], configs: dict[str, Any], names: Sequence[str])
 
 def _consumer_options(model: KafkaSourceModel) -> dict[str, Any]:
     return {
-        "auto_offset_reset": "none",  # what is missing is our policy's business
+        "auto_offset_reset": "none",  # our own policy handles missing offsets
         "enable_auto_commit": False,
         "allow_auto_create_topics": False,
         "isolation_level": "read_committed",
         "bootstrap_timeout_ms": model.connect_timeout_ms,
         "reconnect_backoff_max_ms": 2_000,
         "request_timeout_ms": 15_000,
-        # what a host that is busy keeps in memory
+        # limits the memory of a busy host
         "fetch_max_bytes": 8 * _MIB,
         "max_partition_fetch_bytes": _MIB,
         "metrics_enabled": False,

@@ -1,4 +1,4 @@
-"""kafka-python's errors as ours, where a topic is read."""
+"""Translation of kafka-python's errors to ours when a topic is read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,24 +16,24 @@ _GONE: Final = (
 
 @contextmanager
 def source_errors(name: str) -> Iterator[None]:
-    """Turn kafka-python's errors into ours.
+    """Translate kafka-python's errors to ours.
 
     Raises:
-        SourceError: For every error of a broker or of the library.
-        BrokerUnreachableError: No broker answered, or none takes the login.
+        SourceError: Any other error of a broker or of the library.
+        BrokerUnreachableError: No broker answered, or every broker refuses the login.
     """
     try:
         yield
     except errors.MetadataEmptyBrokerList as error:
-        # its text is the whole answer
+        # the library's text would be the whole response
         raise BrokerUnreachableError(
-            f"topic {name!r}: the broker is only starting, it knows of none yet: run again"
+            f"topic {name!r}: the broker is still starting and knows no broker yet: run again"
         ) from error
     except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
         raise BrokerUnreachableError(
             f"topic {name!r}: the brokers do not answer ({error}): start them, or correct "
-            "`tls` and `sasl` (a listener answers nobody without what it asks for, nor a login "
-            "that it refuses), and run again"
+            "`tls` and `sasl` (a listener does not answer clients with other settings or a "
+            "refused login), and run again"
         ) from error
     except errors.SaslAuthenticationFailedError as error:
         raise BrokerUnreachableError(
@@ -47,16 +47,16 @@ def source_errors(name: str) -> Iterator[None]:
         ) from error
     except _GONE as error:
         raise SourceError(
-            f"topic {name!r} is gone: it was deleted while it was read; what was committed is "
-            "kept. Make it again and run again: spec.source.onMissingOffset says where to begin"
+            f"topic {name!r} is gone: it was deleted while it was read; committed data are kept. "
+            "Create it and run again: spec.source.onMissingOffset says where to begin"
         ) from error
     except errors.KafkaError as error:
         raise SourceError(
-            f"topic {name!r} cannot be read on ({type(error).__name__}: {error}): what was "
-            "committed is kept, run again"
+            f"reading of topic {name!r} failed ({type(error).__name__}: {error}): committed data "
+            "are kept, run again"
         ) from error
 
 
 def is_gone(error: BaseException) -> bool:
-    """Return whether brokers say that a topic is not there, or not the one that was meant."""
+    """Return whether brokers report that a topic is missing or was recreated."""
     return isinstance(error, _GONE)

@@ -18,24 +18,24 @@ _ASK_MS: Final = 10_000
 
 
 class PythonLane:
-    """A transactional producer, and the offset of a group."""
+    """A transactional producer and the offset of a group."""
 
     def __init__(self, model: KafkaSinkModel, identity: str) -> None:
-        """Connect, and fence who had the lane; blocks."""
+        """Connect and fence the lane's former owner; blocks."""
         self._model, self._identity = model, identity
-        # it stands for a lane, whatever records that partition gets
+        # this offset belongs to the lane, not to the records of partition 0
         self._kept = TopicPartition(model.topic, 0)
         with self._errors():
             self._producer = make_producer(model, model.codec, 0, model.max_bytes, identity)
             try:
-                self._producer.init_transactions()  # from now on nobody else writes this lane
+                self._producer.init_transactions()  # from now on this lane is ours
                 self.place = self._committed()
             except BaseException:
                 self._producer.halt()
                 raise
 
     def _committed(self) -> int:
-        # a consumer's question waits for a coordinator, which the admin client's does not
+        # a consumer's request waits for a coordinator, unlike the admin client's
         consumer = KafkaConsumer(
             **self._model.client_options(),
             group_id=self._identity,
@@ -73,5 +73,5 @@ class PythonLane:
             raise SinkError(text) from error
 
     def close(self) -> None:
-        """Drop what is on its way; see ``SinkLane.close``."""
+        """Drop records in flight; see ``SinkLane.close``."""
         close_producer(self._producer, _CLOSE_S)

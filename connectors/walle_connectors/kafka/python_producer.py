@@ -26,15 +26,15 @@ from walle_connectors.kafka.topics import check_topics
 from walle_stream.errors import BrokerUnreachableError, TopicError
 
 BOOTSTRAP_MS: Final = 5_000
-"""Longest time that a client has for its first answer."""
+"""Longest wait of a client for its first answer."""
 
-# as good as for ever: the outbox keeps what is sent, there is nobody to give it back to
+# practically no timeout: the outbox keeps every record until its acknowledgement anyway
 _DELIVERY_MS: Final = 2**31 - 1
 _TRANSACTION_MS: Final = 30_000
 
 
 class StoppableProducer(KafkaProducer):  # type: ignore[misc]
-    """A producer that stops at once, where kafka-python's own flushes first."""
+    """A producer that stops at once; kafka-python's own flushes first."""
 
     is_halted = False
 
@@ -44,9 +44,9 @@ class StoppableProducer(KafkaProducer):  # type: ignore[misc]
             super().flush(timeout)
 
     def halt(self) -> None:
-        """Send nothing any more; never blocks, may be called in its callbacks.
+        """Stop sending; never blocks, and callbacks may call it.
 
-        Records that it had not sent fail, after this returns.
+        Unsent records fail after this method returns.
         """
         self.is_halted = True
         self.close(timeout=0)
@@ -64,8 +64,8 @@ def make_producer(
     """Make an idempotent producer that waits for all replicas; blocks.
 
     ``linger_ms`` is the longest wait for more records of a batch, ``max_bytes`` the largest record.
-    With ``transactional_id`` records are of transactions, which give up where no broker answers;
-    without ``has_batches`` each record travels alone.
+    With ``transactional_id`` the producer uses transactions, which time out without a broker.
+    Without ``has_batches`` each record is sent alone.
 
     Raises:
         KafkaError: No broker answers in time.
@@ -89,9 +89,9 @@ def make_producer(
 
 
 def close_producer(producer: StoppableProducer, timeout_s: float) -> None:
-    """Close a producer, whether or not a broker answers; blocks for ``timeout_s``, then drops.
+    """Close a producer even if no broker answers; blocks for ``timeout_s`` at most.
 
-    What is dropped fails a little later, in the producer's thread.
+    Records still unsent are dropped; they fail a little later in the producer's thread.
     """
     try:
         producer.close(timeout=timeout_s)
@@ -110,7 +110,7 @@ class PythonProducer:
         *,
         is_careful: bool = False,
     ) -> None:
-        """Connect, and find the topic; blocks. ``is_careful`` sends each record alone.
+        """Connect and find the topic; blocks. ``is_careful`` sends each record alone.
 
         Raises:
             TopicError: The topic is missing, or has another number of partitions.
@@ -120,7 +120,7 @@ class PythonProducer:
         connection = outgoing.connection
         self._on_ack, self._on_refusal = on_ack, on_refusal
         self._is_careful = is_careful
-        # a client asks for a missing topic without a pause
+        # checked first, since a client asks for a missing topic without a pause
         check_topics(connection, [outgoing.topic])
         try:
             self._producer = make_producer(
@@ -134,13 +134,13 @@ class PythonProducer:
             refusal = login_refusal(connection)
             raise connection.no_answer(refusal or error, is_login=bool(refusal)) from error
         try:
-            # so that sending never waits for it
+            # fetch the metadata now, so that sending never waits for them
             self._producer.partitions_for(self._topic)
         except KafkaError as error:
             close_producer(self._producer, 0)
             raise TopicError(
-                f"topic {self._topic!r} cannot be found ({type(error).__name__}: {error}): walle "
-                "topics FILE --create makes it",
+                f"topic {self._topic!r} cannot be found ({type(error).__name__}: {error}): create "
+                "it by walle topics FILE --create",
                 self._topic,
             ) from error
 
@@ -149,7 +149,7 @@ class PythonProducer:
 
         Raises:
             TopicError: The topic has no such partition.
-            BrokerUnreachableError: It cannot be handed over.
+            BrokerUnreachableError: The library cannot take the record.
         """
         try:
             future = self._producer.send(
@@ -172,16 +172,16 @@ class PythonProducer:
         self._on_ack(tag)
 
     def _take_error(self, tag: Any, error: Exception) -> None:
-        # kafka-python cuts a batch down to the record that is too large, then fails all that
-        # follow with the same error: only the first is meant
+        # kafka-python splits a batch down to the record that is too large, then fails all later
+        # records with the same error: only the first is at fault
         is_too_large = isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError)
-        # of a batch with such a record the others fail with a plain ``KafkaError``
+        # the other records of such a batch fail with a plain ``KafkaError``
         is_never_taken = isinstance(error, InvalidRecordError) or type(error) is KafkaError
         is_alone = self._is_careful or not is_never_taken
         self._on_refusal(tag, Refusal(error, is_too_large, is_never_taken, is_alone))
 
     def halt(self) -> None:
-        """Send nothing any more; see ``Producer.halt``."""
+        """Stop sending; see ``Producer.halt``."""
         self._producer.halt()
 
     def close(self, timeout_s: float) -> None:

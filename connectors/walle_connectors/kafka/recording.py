@@ -1,7 +1,7 @@
-"""Writes what a topic has into a file of events, in the order of the records' times.
+"""Recording of a topic into a file of events, in the order of the records' timestamps.
 
-A line is the record's value with ``device_id`` from its key and ``ingest_time_ms`` from its
-time, so that replaying the file gives the same events at the same distances.
+A line is the record's value, with ``device_id`` from its key and ``ingest_time_ms`` from its
+timestamp. So a replay of the file gives the same events at the same intervals.
 """
 
 import heapq
@@ -24,16 +24,16 @@ from walle_stream.errors import SourceError
 def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
     """Write the records that a topic has now into a new file; blocks.
 
-    The file is there when all was read; it is compressed if its name ends in ``.gz``. Returns
-    ``events``, ``bytes``, and ``skipped``: records that are no event of a device.
+    The file appears when all records are written; it is compressed if its name ends in ``.gz``.
+    Returns the counts ``events``, ``bytes`` and ``skipped`` (records that are no device's event).
 
     Raises:
-        SourceError: The topic cannot be read, or the file is there, or cannot be written.
-        TopicError: The topic is not there, or may not be seen.
+        SourceError: The topic cannot be read, or the file exists or cannot be written.
+        TopicError: The topic is missing, or access to it is denied.
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
     if file.exists() or not file.name:
-        raise SourceError(f"{file} is there already: name a new file, or delete it")
+        raise SourceError(f"{file} exists already: name a new file, or delete it")
     check_topics(model, [NeededTopic(model.topic, "--topic")])
     counts = {"events": 0, "bytes": 0, "skipped": 0}
     with closing(TopicClient(model, named_by="--topic")) as client, written(file) as out:

@@ -1,7 +1,7 @@
-"""``walle replay``: events of a file into a topic, at once or as fast as they came; and back.
+"""``walle replay``: sends a file's events to a topic, at full or recorded speed, or records one.
 
-Lines are keyed by their ``device_id`` and otherwise sent as they are, so that event times
-stay; ``recording`` writes a topic into such a file. For trying pipelines out, and benches.
+The key of a record is the line's ``device_id``, its value the unchanged line, so event times stay.
+``recording`` writes such a file from a topic. Meant for trials of pipelines and for benchmarks.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _CONNECT_MS: Final = 10_000
 _LINE_BYTES: Final = 64 * 2**20
-_EVENT_MAX_BYTES: Final = 64 * 2**20  # how much it takes is the topic's to say
-_SHOWN: Final = 40  # characters of what is wrong
-_SLEEP_S: Final = 0.5  # so that Ctrl-C and progress are not far
+_EVENT_MAX_BYTES: Final = 64 * 2**20  # the topic's own limit decides
+_SHOWN: Final = 40  # characters of a wrong name
+_SLEEP_S: Final = 0.5  # short, for Ctrl-C and the progress bar
 
 
 class _Line(EventValue, kw_only=True, gc=False):
-    # what the source takes; the device is the record's key
+    # an event of the source plus its device, which becomes the record's key
     device_id: str
     ingest_time_ms: int | None = None
 
@@ -44,49 +44,52 @@ class _Line(EventValue, kw_only=True, gc=False):
 def add(commands: Any) -> None:
     """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     parser = commands.add_parser(
-        "replay", help="write the events of a file into a Kafka topic, or record one"
+        "replay", help="write the events of a file to a Kafka topic, or record a topic"
     )
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="JSON Lines of events; gzip is recognised"
     )
-    parser.add_argument("--topic", required=True, help="keyed by device")
+    parser.add_argument("--topic", required=True, help="topic keyed by device")
     parser.add_argument(
         "--brokers", required=True, action="append", metavar="HOST:PORT", help="may be repeated"
     )
-    for name, text in (("ca", "who signed the brokers'"), ("cert", "ours"), ("key", "its key")):
+    for name, text in (("ca", "the brokers' CA"), ("cert", "our certificate"), ("key", "its key")):
         parser.add_argument(
             f"--tls-{name}", type=Path, metavar="FILE", help=f"PEM, for TLS: {text}"
         )
     for name, text in (
-        ("mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, where brokers ask"),
-        ("username", "of all but OAUTHBEARER"),
-        ("password", "file with it"),
-        ("token", "file with it; OAUTHBEARER"),
+        ("mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, if brokers ask for it"),
+        ("username", "for all mechanisms but OAUTHBEARER"),
+        ("password", "file with the password"),
+        ("token", "file with the token, for OAUTHBEARER"),
     ):
         parser.add_argument(f"--sasl-{name}", metavar="X", help=text)
     parser.add_argument(
-        "--driver", choices=("kafka-python", "confluent"), default="kafka-python", help="library"
+        "--driver",
+        choices=("kafka-python", "confluent"),
+        default="kafka-python",
+        help="client library",
     )
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--record", action="store_true", help="write what the topic has now into FILE")
+    way.add_argument("--record", action="store_true", help="write the topic's records to FILE")
     way.add_argument(
         "--speed",
         type=_speed,
         metavar="X",
-        help="1: as fast as the events came, 2: twice; left out: as fast as it goes",
+        help="1: as fast as the events came, 2: twice as fast; default: at full speed",
     )
-    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.add_argument("--json", action="store_true", help="print a JSON object as the last line")
     parser.set_defaults(run=partial(run, refuse=parser.error))
 
 
 def run(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
-    """Replay, or record; nothing is left of a recording that fails.
+    """Replay or record; a failed recording leaves no file.
 
-    ``refuse`` ends the command as wrong usage, with a reason.
+    ``refuse`` reports wrong usage with a reason and ends the command.
 
     Raises:
-        SourceError: The file cannot be read or written, or the topic not be recorded.
-        TopicError: The topic is missing, or does not take the events.
+        SourceError: The file cannot be read or written, or the topic cannot be recorded.
+        TopicError: The topic is missing or refuses the events.
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
     model = _model(options, refuse)
@@ -115,7 +118,7 @@ def run(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
 
 def _skipped(counts: Mapping[str, Any]) -> str:
     count = counts.get("skipped", 0)
-    return f"; {count:,} records that are no event of a device were left out" if count else ""
+    return f"; {count:,} records without a valid event were skipped" if count else ""
 
 
 def _speed(text: str) -> float:
@@ -183,14 +186,14 @@ def _replay(model: KafkaSourceModel, file: Path, speed: float | None) -> dict[st
 
 
 class _Pace:
-    """Lets events go as far apart as they came, divided by the speed."""
+    """Keeps the recorded intervals between events, divided by the speed."""
 
     def __init__(self, speed: float | None) -> None:
         self._speed = speed
         self._first: tuple[int, float] | None = None
 
     def wait(self, time_ms: int) -> None:
-        if self._speed is None or abs(time_ms) > TIME_MAX_MS:  # such a one is not waited for
+        if self._speed is None or abs(time_ms) > TIME_MAX_MS:  # no wait for an impossible time
             return
         now_ms = monotonic_ms()
         if self._first is None:
@@ -214,7 +217,7 @@ def _lines(stream: FileStream, name: str) -> Iterator[tuple[bytes, _Line]]:
             try:
                 head = decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise SourceError(f"{name}:{number}: is no event: {error}; correct it") from error
+                raise SourceError(f"{name}:{number}: not an event: {error}; correct it") from error
             problem = device_id_problem(head.device_id)
             if not 0 <= head.event_time_ms <= TIME_MAX_MS:
                 problem = problem or BAD_TIME
@@ -222,7 +225,7 @@ def _lines(stream: FileStream, name: str) -> Iterator[tuple[bytes, _Line]]:
                 raise SourceError(f"{name}:{number}: {problem}; correct it")
             yield line, head
     except READ_ERRORS as error:
-        raise SourceError(f"{name} cannot be read on behind line {number} ({error})") from error
+        raise SourceError(f"reading of {name} failed after line {number} ({error})") from error
 
 
 def _bar() -> Progress:

@@ -1,22 +1,21 @@
-"""Sends numbered items of lanes as records of a topic: features up, messages down, dead letters.
+"""Sending of numbered items in lanes as records of a topic: features, messages, dead letters.
 
-One thread makes the producer, hands records to it and makes another when it failed; senders
-only put items into a queue that is bounded in bytes. A lane's records must never arrive with a
-hole (who receives drops what is not newer than the last), so:
+One thread makes the producer, hands records to it and replaces it after a failure. Senders only
+put items into a queue with a limit in bytes. A lane's records must never arrive with a gap, since
+a receiver drops every record that is not newer than the last. So these rules hold:
 
-- the records of a lane go to one partition of the topic, by one idempotent producer, which has
-  one batch of it on the way at a time;
-- when a batch fails for good, the producer is halted in the same moment, before it sends
-  what follows, and another one begins with the first record that is not acknowledged;
-- items become records only when they are handed over, and ``HAND_BYTES`` of items at most: as
-  records they are some ten times as large, and a broker may be down for days;
-- a record that is too large for the topic becomes a smaller one, where its sender has one, or
-  is left out, told in the log and counted; another producer goes on behind it.
+- The records of a lane go to one partition of the topic. One idempotent producer sends them, one
+  batch at a time.
+- When a batch fails for good, the producer is halted at once, before it sends later records. The
+  next producer starts with the first unacknowledged record.
+- Items become records only at the hand-over, and at most ``HAND_BYTES`` of items are handed over.
+  Records are some ten times as large as items, and a broker may be down for days.
+- A record that is too large for the topic is replaced by a smaller record of its sender. Without
+  one it is left out, logged and counted. Another producer continues after it.
 
-A broker that is down is waited for, closing waits a little for what is on its way, an error that
-nobody thought of is told to senders, and a producer that does nothing although a broker answers is
-replaced: a client library that lost its way would keep records without an end, as no delivery
-expires here.
+The thread waits for a broker that is down. Closing waits a little for records in flight. An
+unexpected error is passed to senders. A producer without progress is replaced when a broker
+answers: a stuck client library would keep records for ever, since no delivery expires here.
 """
 
 import logging
@@ -48,24 +47,24 @@ from walle_stream.errors import (
 _log = logging.getLogger(__name__)
 
 HAND_BYTES: Final = 4 * 1024 * 1024
-"""Most bytes of items that the producer has at once."""
+"""Largest size of the items in the producer's hands, in bytes."""
 
 STALL_S: Final = 60.0
-"""Between two looks whether a producer with records in hand still moves."""
+"""Seconds between two checks of the progress of a producer with records in hand."""
 
 REMIND_EVERY: Final = 30
-"""Failures in a row between two lines of the log, some minutes."""
+"""Number of failures in a row between two log lines, which is some minutes."""
 
-_CLOSE_S: Final = 2.0  # so long closing waits for what is on its way
-_AGAIN_S: Final = 0.5  # before another producer, when one failed; doubled by each failure
+_CLOSE_S: Final = 2.0  # longest wait for records in flight when closing
+_AGAIN_S: Final = 0.5  # pause before the next producer; each failure doubles it
 _AGAIN_MAX_S: Final = 10.0
 _DOUBLINGS_MAX: Final = 10
 
-type _Tag[T] = tuple[int, _Item[T], int]  # number of the producer, item, place of the record
+type _Tag[T] = tuple[int, _Item[T], int]  # number of the producer, item, index of the record
 
 
 class _Item[T]:
-    # its records are made when it is handed over; gone when all are acknowledged
+    # its records are made at the hand-over; it is removed when all are acknowledged
 
     __slots__ = (
         "acknowledged",
@@ -84,10 +83,10 @@ class _Item[T]:
     ) -> None:
         self.lane, self.number, self.given, self.size_bytes = lane, number, given, size_bytes
         self.partition = partition
-        self.acknowledged: set[int] = set()  # places of records
-        self.smaller: dict[int, TopicRecord] = {}  # instead of those that are too large
-        self.pending: dict[int, TopicRecord] | None = None  # the others, while handed over
-        self.session = 0  # of the producer that has it
+        self.acknowledged: set[int] = set()  # indexes of records
+        self.smaller: dict[int, TopicRecord] = {}  # instead of records that are too large
+        self.pending: dict[int, TopicRecord] | None = None  # unacknowledged, once handed over
+        self.session = 0  # number of the producer that has it
 
     @property
     def is_done(self) -> bool:
@@ -95,9 +94,9 @@ class _Item[T]:
 
 
 class RecordSender[T](ABC):
-    """Base of what has senders on one side and producers, one after the other. Thread-safe.
+    """Base class: a queue between senders and successive producers. Thread-safe.
 
-    ``_condition`` guards everything; senders, callbacks and the thread meet at it.
+    ``_condition`` guards all state for senders, callbacks and the thread.
     """
 
     def __init__(
@@ -108,9 +107,9 @@ class RecordSender[T](ABC):
         max_bytes: int = sys.maxsize,
         connects_early: bool = False,
     ) -> None:
-        """Begin to connect, at once or with the first item; a broker that is down is waited for.
+        """Start connecting, at once or with the first item, and wait for a broker that is down.
 
-        Senders wait while there are more than ``max_bytes`` without acknowledgement.
+        Senders wait while more than ``max_bytes`` are unacknowledged.
         """
         self._outgoing = outgoing
         self._purpose = purpose
@@ -119,35 +118,35 @@ class RecordSender[T](ABC):
         self._condition = Condition()
         self._stopped = Event()
         self._session = 0  # counts producers
-        self._failure: WalleError | None = None  # for good: whoever sends is told
+        self._failure: WalleError | None = None  # permanent: every sender gets it
         self._answers = 0  # counts acknowledgements
-        self._failures = 0  # of producers in a row, until something is acknowledged
-        self._lanes: dict[int, deque[_Item[T]]] = {}  # not acknowledged
+        self._failures = 0  # of producers in a row, reset by an acknowledgement
+        self._lanes: dict[int, deque[_Item[T]]] = {}  # unacknowledged items
         self._unsent: deque[_Item[T]] = deque()
         self._acks: dict[int, list[int]] = {}
         self._bytes = 0
         self._in_hand = 0  # bytes of items that the producer has
         self._is_relaxed = False
-        self._left: set[int] = set()  # lanes whose next items wait for the next run
-        self._producer: Producer | None = None  # the one at hand
-        self._is_broken = False  # that one
-        self._is_careful = False  # the next one: a batch was too large, find the record
+        self._left: set[int] = set()  # lanes whose later items must wait for the next run
+        self._producer: Producer | None = None  # the current producer
+        self._is_broken = False  # the current producer failed
+        self._is_careful = False  # the next producer must find the record at fault in a batch
         self.refused_records = 0
         self._thread = Thread(target=self._run, name=purpose.replace(" ", "-"), daemon=True)
         self._thread.start()
 
-    # What is another thing for each
+    # Hooks of subclasses
 
     @abstractmethod
     def _records(self, given: T) -> list[TopicRecord]:
-        """Make the records of an item, in their order; run by the thread."""
+        """Return the records of an item, in order; called by the thread."""
 
     @abstractmethod
     def _name(self, record: TopicRecord) -> str:
-        """Return how messages call a record."""
+        """Return the name of a record for messages."""
 
-    def _smaller(self, given: T, record: TopicRecord) -> TopicRecord | None:  # noqa: ARG002 - for who has one
-        """Return what is sent instead of a record that is too large; None to leave it out."""
+    def _smaller(self, given: T, record: TopicRecord) -> TopicRecord | None:  # noqa: ARG002 - a hook
+        """Return a substitute for a record that is too large; None leaves the record out."""
         return None
 
     # For senders
@@ -155,10 +154,10 @@ class RecordSender[T](ABC):
     def _queue(
         self, lane: int, number: int, given: T, size_bytes: int, partition: int | None
     ) -> None:
-        """Queue an item for a partition, or for that of its records' key; blocks while full.
+        """Queue an item for a partition, or for the partition of its key; blocks while full.
 
         Raises:
-            TunnelClosedError: It was closed.
+            TunnelClosedError: The sender was closed.
             TopicError: The topic has no such partition.
         """
         with self._condition:
@@ -177,7 +176,7 @@ class RecordSender[T](ABC):
                     "outbox"
                 )
             if lane in self._left or not self._has_room(size_bytes):
-                self._left.add(lane)  # what follows must not arrive before it
+                self._left.add(lane)  # later items must not arrive before it
                 return
             added = _Item(lane, number, given, size_bytes, partition)
             self._bytes += size_bytes
@@ -186,21 +185,21 @@ class RecordSender[T](ABC):
             self._condition.notify_all()
 
     def relax(self) -> None:
-        """Let no sender wait any more, because the run ends.
+        """Stop making senders wait, because the run ends.
 
-        An item without room is not sent, nor are those of its lane behind it: they have no
-        acknowledgement, so the next run sends them again.
+        An item without room is not sent, and neither are later items of its lane. They stay
+        unacknowledged, so the next run sends them.
         """
         with self._condition:
             self._is_relaxed = True
             self._condition.notify_all()
 
     def acks(self, lane: int) -> Iterable[int]:
-        """Return numbers acknowledged since the last call, without holes; never blocks.
+        """Return the numbers acknowledged since the last call, without gaps; never blocks.
 
         Raises:
             TopicError: The topic has no such partition.
-            TunnelError: The thread has failed, whatever its reason: a bug.
+            TunnelError: The thread failed, which is a bug.
         """
         with self._condition:
             self._check()
@@ -208,11 +207,11 @@ class RecordSender[T](ABC):
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the items without acknowledgement."""
+        """Size of the unacknowledged items in bytes."""
         return self._bytes
 
     def close(self) -> None:
-        """Wait a little for what is on its way, then close."""
+        """Wait a little for records in flight, then close."""
         with self._condition:
             self._stopped.set()
             self._condition.notify_all()
@@ -235,7 +234,7 @@ class RecordSender[T](ABC):
     def _run(self) -> None:
         try:
             self._work()
-        except Exception as error:  # noqa: BLE001 - senders must learn of it, whatever it is
+        except Exception as error:  # noqa: BLE001 - senders must learn of any error
             _log.exception("%s failed", self._purpose)
             self._fail(TunnelError(f"{self._purpose} failed: {_said(error)}: see the log"))
 
@@ -252,7 +251,7 @@ class RecordSender[T](ABC):
             try:
                 self._pump(producer, self._session)
             except BrokerUnreachableError as error:
-                self._tell_failure(f"{self._purpose} begins anew", error)
+                self._tell_failure(f"{self._purpose} starts again", error)
                 producer.halt()
             finally:
                 producer.close(_CLOSE_S)
@@ -260,7 +259,7 @@ class RecordSender[T](ABC):
             self._stopped.wait(min(pause_s, _AGAIN_MAX_S))
 
     def _is_needed(self) -> bool:
-        # most runs have no dead letter: no producer is made for them
+        # most runs have no dead letter and need no producer
         return self._connects_early or any(self._lanes.values())
 
     def _make_producer(self) -> Producer:
@@ -306,23 +305,23 @@ class RecordSender[T](ABC):
                     return
 
     def _wait_until(self, is_there: Callable[[], object]) -> bool:
-        """Wait for something, or the end of it all; under the condition, which is let go meanwhile.
+        """Wait until ``is_there()`` is true; needs the condition, which it releases meanwhile.
 
-        False where the producer does nothing with what it has, and a broker answered twice.
+        Returns False when the producer makes no progress although a broker answered twice.
         """
         seen, has_answered = self._answers, False
         while not self._condition.wait_for(is_there, STALL_S):
             if self._answers != seen or not self._has_in_hand():
                 seen, has_answered = self._answers, False
                 continue
-            # the answer may take seconds: senders and callbacks must not wait for it
+            # the broker's answer may take seconds, and senders and callbacks must not wait for it
             self._condition.release()
             try:
                 is_answered = self._is_answered()
             finally:
                 self._condition.acquire()
             if has_answered and is_answered and self._answers == seen:
-                text = "%s: nothing was acknowledged for %d s, although a broker answers: anew"
+                text = "%s: no acknowledgement for %d s although a broker answers; starting again"
                 _log.warning(text, self._purpose, 2 * STALL_S)
                 return bool(is_there())
             has_answered = is_answered
@@ -352,7 +351,7 @@ class RecordSender[T](ABC):
         place: int,
         record: TopicRecord | None,
     ) -> bool:
-        # no lock is held: the producer's own are taken here, and ours in its callbacks
+        # our lock is not held here: the producer takes its own locks, and callbacks take ours
         handed = Handed.TOO_LARGE
         while record is not None and handed is Handed.TOO_LARGE:
             try:
@@ -361,12 +360,12 @@ class RecordSender[T](ABC):
                 self._fail(error)
                 return False
             if handed is Handed.TOO_LARGE:
-                # our own limit: the broker has seen nothing of it
+                # our own limit: the record did not reach the broker
                 record = self._refuse(item, place)
         return handed is not Handed.HALTED
 
     def _tell_failure(self, what: str, error: Exception) -> None:
-        """Count a failure, and tell it now and then: what refuses us may do so for days."""
+        """Count a failure and log some of them, since a broker may refuse for days."""
         with self._condition:
             count, self._failures = self._failures, self._failures + 1
         if count % REMIND_EVERY:
@@ -379,7 +378,7 @@ class RecordSender[T](ABC):
             if is_forbidden
             else ""
         )
-        _log.warning("%s: %s; sent again%s", what, text, advice)
+        _log.warning("%s: %s; sending again%s", what, text, advice)
 
     # Callbacks, in the producer's thread
 
@@ -391,14 +390,14 @@ class RecordSender[T](ABC):
             item.acknowledged.add(place)
             if item.pending is not None:
                 item.pending.pop(place, None)
-                if not item.pending:  # nobody waits for a record alone
+                if not item.pending:  # an item counts only as a whole
                     self._settle(item.lane)
 
     def _on_refusal(self, tag: _Tag[T], refusal: Refusal) -> None:
         session, item, place = tag
         with self._condition:
             if session != self._session or self._is_broken or self._producer is None:
-                return  # what a halted producer had not sent
+                return  # an unsent record of a halted producer
             self._is_broken = True
             self._producer.halt()
             is_its_own = refusal.is_too_large or refusal.is_never_taken
@@ -412,9 +411,9 @@ class RecordSender[T](ABC):
     def _refuse(
         self, item: _Item[T], place: int, refusal: Refusal | None = None
     ) -> TopicRecord | None:
-        """Put a smaller record in the place of one that is too large; None: it is left out.
+        """Replace a record that is too large by a smaller one; None if the record is left out.
 
-        Without a refusal it is our own limit that the record does not keep.
+        Without a refusal the record exceeds our own limit.
         """
         with self._condition:
             record = None if item.pending is None else item.pending.get(place)
@@ -440,7 +439,7 @@ class RecordSender[T](ABC):
             return None
 
     def _settle(self, lane: int) -> None:
-        # acknowledged up to the first item that is not: contiguous
+        # acknowledgements stop at the first unacknowledged item, so numbers have no gaps
         items = self._lanes[lane]
         while items and items[0].is_done:
             item = items.popleft()
@@ -452,7 +451,7 @@ class RecordSender[T](ABC):
 
 
 def _said(error: Exception) -> str:
-    # an error's text with its name, which libraries' own texts often lack
+    # the error's text with its type, which texts of libraries often lack
     text = str(error)
     name = type(error).__name__
     return text if name in text else f"{name}: {text}"

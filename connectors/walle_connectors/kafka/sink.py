@@ -1,8 +1,8 @@
-"""A sink: merged features as records of a topic, in the tunnel's format, in transactions.
+"""A sink that writes merged features to a topic, in the tunnel's format, in transactions.
 
-Each lane has a transactional producer of its own, so who lost the lane cannot write any more. A
-transaction holds records and, as the offset of a group, the place behind them. It is read before
-the lane's first record: what was written is not written twice. Consumers read with
+Each lane has a transactional producer of its own, so a lane's former owner cannot write any more.
+A transaction holds records and the place after them, stored as the offset of a group. The place is
+read before the lane's first record, so no feature is written twice. Consumers read with
 ``isolation.level=read_committed``.
 """
 
@@ -23,7 +23,7 @@ from walle_stream.errors import SinkError, WalleError
 from walle_stream.ports import MergedFeature, Written, first_part
 from walle_stream.wire.record import RecordEnvelope
 
-_MOST_S: Final = 20.0  # for a transaction
+_MOST_S: Final = 20.0  # limit of a transaction
 
 
 class KafkaSink:
@@ -32,7 +32,7 @@ class KafkaSink:
     pause_s = 0.0
 
     def __init__(self, model: KafkaSinkModel, identity: str) -> None:
-        """Ask nobody yet; ``identity`` names groups and transactions."""
+        """Prepare the sink without connecting; ``identity`` names groups and transactions."""
         self._model, self._identity = model, identity
         self._lanes: dict[str, SinkLane] = {}
 
@@ -40,7 +40,7 @@ class KafkaSink:
         """Write up to 1,000 records in one transaction; see ``FeatureSink.write``.
 
         Raises:
-            SinkError: None of them counts as written.
+            SinkError: The transaction failed, and none of its records counts as written.
         """
         try:
             opened = self._lanes.get(lane) or self._open(lane)
@@ -58,7 +58,7 @@ class KafkaSink:
         return Written(place, place)
 
     def close(self) -> None:
-        """Drop what is on its way; see ``FeatureSink.close``."""
+        """Drop records in flight; see ``FeatureSink.close``."""
         for lane in list(self._lanes):
             self._drop(lane)
 
@@ -68,9 +68,9 @@ class KafkaSink:
         return opened
 
     def _write(self, lane: SinkLane, records: Sequence[TopicRecord], place: int) -> None:
-        # neither library comes back from a transaction that a broker's death found open, before
-        # the broker does; librdkafka (2.16) not even then. It is left to its thread: the lane's
-        # next client fences it, and reads the place behind that
+        # If a broker dies during a transaction, neither library returns before the broker is back,
+        # and librdkafka (2.16) not even then. The call is left to its thread: the lane's next
+        # client fences it and then reads the place.
         outcome: Future[None] = Future()
 
         def write() -> None:
@@ -85,7 +85,7 @@ class KafkaSink:
             outcome.result(_MOST_S)
         except TimeoutError:
             raise SinkError(
-                f"topic {self._model.topic!r}: no answer in {_MOST_S:g} s; another client goes on"
+                f"topic {self._model.topic!r}: no answer in {_MOST_S:g} s; a new client continues"
             ) from None
 
     def _record(self, feature: MergedFeature) -> TopicRecord:

@@ -1,6 +1,6 @@
-"""What a sink asks of a client library: transactions.
+"""Port of client libraries for a sink's transactions.
 
-``python_lane`` is kafka-python's, ``confluent_lane`` librdkafka's.
+``python_lane`` implements it with kafka-python, ``confluent_lane`` with librdkafka.
 """
 
 from collections.abc import Sequence
@@ -11,25 +11,25 @@ from walle_stream.errors import SinkError
 
 
 class SinkLane(Protocol):
-    """Writes records and the place behind them, together or not at all. One thread; blocks.
+    """Writer of records and the place after them, both or neither. For one thread; blocks.
 
-    The former owner of the lane cannot write any more. A failure is a ``WalleError``, and the lane
-    is to be closed; ``too_large`` makes that of a record that the topic does not take.
+    The former owner of the lane cannot write any more. A failure raises ``WalleError``; close the
+    lane then. ``too_large`` makes the error for a record that the topic refuses for its size.
     """
 
     @property
     def place(self) -> int:
-        """The place behind what was written; 0 where nothing was."""
+        """The place after the last record written; 0 before the first."""
 
     def write(self, records: Sequence[TopicRecord], place: int) -> None:
-        """Write records, each to the partition of its key, and the place."""
+        """Write the place and the records, each to the partition of its key."""
 
     def close(self) -> None:
-        """Drop what is on its way, and disconnect."""
+        """Drop records in flight and disconnect."""
 
 
 def too_large(topic: str, max_bytes: int) -> SinkError:
-    """Return the error of a record that is too large."""
+    """Return the error for a record that is too large."""
     return SinkError(
         f"a feature is too large for topic {topic!r}: raise its max.message.bytes and maxBytes "
         f"({max_bytes})"

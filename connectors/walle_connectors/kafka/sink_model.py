@@ -7,6 +7,6 @@ from walle_connectors.kafka.tunnel_model import FeatureTopicModel
 
 
 class KafkaSinkModel(FeatureTopicModel):
-    """A topic for merged features, with any number of partitions; of one pipeline alone."""
+    """A topic for one pipeline's merged features, with any number of partitions."""
 
     topic: TopicName = Field(description="For merged features; one record each.")

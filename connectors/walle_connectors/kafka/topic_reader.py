@@ -1,8 +1,8 @@
-"""Reads partitions of a topic ahead, so that who asks never waits.
+"""Reader that fetches partitions of a topic ahead, so that callers never wait.
 
-One thread has the client; what it read lies in memory, bounded in bytes, until the
-caller's position passes it. Positions are the caller's alone: nothing is committed in
-the broker, there is no group.
+One thread owns the client. Its records stay in memory, limited in bytes, until the caller's
+position passes them. Only the caller keeps positions: there is no group and no commit to the
+broker.
 """
 
 import logging
@@ -23,24 +23,24 @@ from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
 _log = logging.getLogger(__name__)
 
 AHEAD_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes that lie in memory; one fetch may exceed it."""
+"""Limit of the bytes in memory; a single fetch may exceed it."""
 
 _POLL_MS: Final = 100
 _MOST: Final = 5_000
 _AGAIN_S: Final = 0.5
-_METADATA_MS: Final = 60_000  # so soon a topic is seen to be another; a device may pay by the byte
+_METADATA_MS: Final = 60_000  # notices a recreated topic; long, as devices may pay by the byte
 
 
 class _Queue:
-    # records of one partition, ascending in offset
+    # records of one partition, by ascending offset
 
     __slots__ = ("end", "goal", "position", "records")
 
     def __init__(self, position: int) -> None:
-        self.position = position  # the next offset that the caller wants
+        self.position = position  # next offset for the caller
         self.records: deque[Record] = deque()
-        self.goal: int | None = position  # where the fetcher must seek; None: nowhere
-        self.end: int | None = None  # when it was new; -1 where that was read
+        self.goal: int | None = position  # offset that the fetcher must seek, if any
+        self.end: int | None = None  # end at the first request; -1 once reading has reached it
 
     @property
     def next(self) -> int:
@@ -48,30 +48,30 @@ class _Queue:
 
 
 class TopicReader:
-    """Partitions of one topic from given positions. Thread-safe."""
+    """Reader of one topic's partitions from given positions. Thread-safe."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
-        """Begin to connect with the first question; a broker that is down is waited for."""
+        """Prepare the reader; the first request connects and waits for a broker that is down."""
         self.topic_id = ""
-        """Which topic the records are of; empty while none came, or where brokers do not say."""
+        """Id of the records' topic; empty before the first record or if brokers report no ids."""
         self._model = KafkaSourceModel.of(connection, topic)
         self._condition = Condition()
         self._stopped = Event()
         self._lanes: dict[int, _Queue] = {}
-        self._count = 0  # of partitions, when it was first seen
+        self._count = 0  # number of partitions at the first look
         self._failure: TopicError | None = None
         self._bytes = 0
         self._thread = Thread(target=self._run, name=f"walle-kafka-{topic}", daemon=True)
         self._is_begun = False
 
     def take(self, positions: Mapping[int, int]) -> Mapping[int, Sequence[Record]]:
-        """Return each partition's records behind its position, ascending; never blocks.
+        """Return each partition's records from its position on, ascending; never blocks.
 
-        A position is the next offset that is wanted; equal positions give equal records. Earlier
-        records are forgotten; going back reads again.
+        A position is the next wanted offset; equal positions give equal records. Earlier records
+        are dropped; a lower position reads them again.
 
         Raises:
-            TopicError: The topic has got more partitions: devices may be elsewhere.
+            TopicError: The topic got more partitions, so devices may be in other partitions.
         """
         with self._condition:
             if self._failure is not None:
@@ -79,7 +79,7 @@ class TopicReader:
             for partition, position in positions.items():
                 self._move(partition, position)
             if not self._is_begun and not self._stopped.is_set():
-                # not before the first question: positions are known from then on
+                # start only now, when positions are known
                 self._is_begun = True
                 self._thread.start()
             return {
@@ -89,7 +89,7 @@ class TopicReader:
             }
 
     def is_behind(self, partition: int) -> bool:
-        """Return whether a partition was not read yet to where it ended when it was asked for."""
+        """Return whether records from before the partition's first request are still unread."""
         with self._condition:
             lane = self._lanes.get(partition)
             return lane is not None and lane.end != -1
@@ -136,7 +136,7 @@ class TopicReader:
                 self._begin(client.identity.topic_id)
                 self._read(client, fetcher)
             except (BrokerUnreachableError, SourceError) as error:
-                _log.warning("%s begins anew: %s", what, error)
+                _log.warning("%s starts again: %s", what, error)
                 self._stopped.wait(_AGAIN_S)
             finally:
                 fetcher.close()
@@ -152,7 +152,7 @@ class TopicReader:
             for lane in self._lanes.values():
                 lane.goal = lane.next
                 if known and self.topic_id != known:
-                    # who asks sees the other id, and begins at its beginning
+                    # the caller sees the new id and starts over
                     self._go_back(lane, 0)
 
     def _read(self, client: TopicClient, fetcher: Fetcher) -> None:
@@ -166,7 +166,7 @@ class TopicReader:
             if lost:
                 client.look_again()
             if client.is_remade:
-                return  # each poll's records are checked: these may be of the other one
+                return  # drop these records, which may belong to the new topic
             if lost:
                 self._go_on_behind_loss(client, lost)
             self._keep(found.records)
@@ -178,8 +178,8 @@ class TopicReader:
         if count > self._count:
             name = self._model.topic
             self._failure = TopicError(
-                f"topic {name!r} has got more than its {self._count} partitions: devices may be "
-                f"elsewhere now; start again with spec.runtime.partitions={count}",
+                f"topic {name!r} got more than its {self._count} partitions, so devices may have "
+                f"moved: start again with spec.runtime.partitions={count}",
                 name,
             )
 
@@ -206,7 +206,7 @@ class TopicReader:
             self._lanes[number].end = each.end
 
     def _note_ends(self, fetcher: Fetcher, assigned: set[int]) -> None:
-        # by position: the last offsets may be of no record
+        # compare positions, since the last offsets may hold no record
         for lane, number in ((self._lanes[number], number) for number in assigned):
             if lane.end not in {None, -1} and lane.end <= (fetcher.position(number) or 0):
                 lane.end = -1
@@ -245,18 +245,18 @@ class TopicReader:
                 if at < each.begin:
                     _log.error(
                         "topic %r: records %d to %d of partition %d were deleted before they were "
-                        "read; it goes on behind them: raise retention.ms of the topic",
+                        "read; reading continues after them: raise retention.ms of the topic",
                         topic,
                         at,
                         each.begin - 1,
                         number,
                     )
                 elif at > each.end:
-                    # a broker lost records, or it was made anew while nobody looked: who asks
-                    # knows which one it was, and goes back if this is another
+                    # a broker lost records, or the topic was recreated meanwhile; the caller knows
+                    # the old topic's id and goes back if the id changed
                     _log.warning(
-                        "partition %d of topic %r ends at %d, but was read up to %d before: it is "
-                        "another topic, or lost its last records",
+                        "partition %d of topic %r ends at %d, but was read up to %d before: the "
+                        "topic was recreated, or lost its last records",
                         number,
                         topic,
                         each.end,
@@ -265,7 +265,7 @@ class TopicReader:
 
 
 def within(records: Sequence[Record], max_bytes: int) -> list[Record]:
-    """Return the first records up to a bound of bytes, and the one that passes it."""
+    """Return the first records up to a size limit, including the record that exceeds it."""
     left = max_bytes
 
     def fits(record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""Topics: what a pipeline needs of them, what the cluster has, and making what is missing."""
+"""Comparison of needed topics with a cluster's topics, and creation of missing topics."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,13 +11,13 @@ from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import TopicError
 
 BATCH_OVERHEAD_BYTES: Final = 512
-"""Room that a batch of one record needs beside it."""
+"""Overhead of a batch with one record."""
 
 _SETTINGS: Final = ("min.insync.replicas", "max.message.bytes", "retention.ms", "cleanup.policy")
 
 
 def tunnel_topics(model: KafkaTunnelModel, partitions: int = 0) -> list[NeededTopic]:
-    """Return what a tunnel needs; 0 partitions when the pipeline's number is not known."""
+    """Return the topics that a tunnel needs; 0 partitions if the pipeline's number is unknown."""
     needed = [NeededTopic(model.topic, "spec.tunnel.topic", partitions, model.max_bytes)]
     if model.down_topic:
         down = NeededTopic(model.down_topic, "spec.tunnel.downTopic", partitions, model.max_bytes)
@@ -26,13 +26,13 @@ def tunnel_topics(model: KafkaTunnelModel, partitions: int = 0) -> list[NeededTo
 
 
 def check_topics(connection: Connection, needed: Sequence[NeededTopic]) -> dict[str, FoundTopic]:
-    """Check that topics are there, with the partitions that are needed; blocks.
+    """Check that topics exist with the needed partitions; blocks.
 
-    Returns what the cluster has, by name.
+    Returns the cluster's topics by name.
 
     Raises:
         BrokerUnreachableError: No broker answers.
-        TopicError: One is missing or has another number of partitions.
+        TopicError: A topic is missing or has another number of partitions.
     """
     found = find_topics(connection, needed)
     for each in needed:
@@ -43,13 +43,13 @@ def check_topics(connection: Connection, needed: Sequence[NeededTopic]) -> dict[
 
 
 def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
-    """Return what is wrong with a topic, in one line; empty when nothing is."""
+    """Return a topic's problem in one line; empty if there is none."""
     if found is None:
         return f"topic {needed.name!r} ({needed.key}) does not exist: walle topics FILE --create"
     if found.is_hidden:
         return (
-            f"topic {needed.name!r} ({needed.key}) may not be seen by this client, if it is there: "
-            "see the access rights, it needs DESCRIBE"
+            f"topic {needed.name!r} ({needed.key}) is missing, or this client has no access to it: "
+            "see the access rights, the client needs DESCRIBE"
         )
     if needed.partitions and found.partitions != needed.partitions:
         return (
@@ -63,13 +63,13 @@ def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
 def find_topics(
     connection: Connection, needed: Sequence[NeededTopic], *, has_settings: bool = False
 ) -> dict[str, FoundTopic | None]:
-    """Ask the cluster about topics; returns them by name, None for a missing one; blocks.
+    """Return the cluster's topics by name, None for a missing topic; blocks.
 
-    Settings are a right of its own (DescribeConfigs), which a device need not have.
+    Settings need a right of their own (DescribeConfigs), which a device need not have.
 
     Raises:
         BrokerUnreachableError: No broker answers.
-        TopicError: It refuses to tell.
+        TopicError: The cluster refuses the request.
     """
     names = dict.fromkeys(each.name for each in needed)
     with closing(open_cluster(connection)) as cluster:
@@ -77,21 +77,21 @@ def find_topics(
 
 
 def expect_kept(connection: Connection, needed: NeededTopic) -> dict[str, str]:
-    """Refuse a compacted topic; returns its settings, none where they are not ours to see; blocks.
+    """Refuse a compacted topic and return its settings, empty without the right; blocks.
 
     Raises:
         BrokerUnreachableError: No broker answers.
-        TopicError: It is compacted.
+        TopicError: The topic is compacted.
     """
     try:
         found = find_topics(connection, [needed], has_settings=True)[needed.name]
     except TopicError:
-        return {}  # that is a right of its own
+        return {}  # settings need a right of their own
     settings = found.settings if found else {}
     if "compact" in settings.get("cleanup.policy", ""):
         raise TopicError(
-            f"topic {needed.name!r} ({needed.key}) is compacted: it keeps the last record of each "
-            "device and refuses those without one; set cleanup.policy=delete",
+            f"topic {needed.name!r} ({needed.key}) is compacted: it keeps only the last record of "
+            "each device and refuses records without a key; set cleanup.policy=delete",
             needed.name,
         )
     return settings
@@ -100,9 +100,9 @@ def expect_kept(connection: Connection, needed: NeededTopic) -> dict[str, str]:
 def create_topics(
     connection: Connection, needed: Sequence[NeededTopic], replicas: int = -1
 ) -> None:
-    """Make topics; one that is there already is left as it is; blocks.
+    """Create topics and leave existing ones unchanged; blocks.
 
-    Each needs its number of partitions; -1 replicas are the cluster's default.
+    Each topic gets its needed number of partitions; -1 replicas are the cluster's default.
 
     Raises:
         BrokerUnreachableError: No broker answers.
@@ -116,5 +116,5 @@ def create_topics(
                 cluster.create(each.name, each.partitions or -1, replicas, settings)
             except TopicError as error:
                 raise TopicError(
-                    f"topic {each.name!r} ({each.key}) cannot be made: {error}", each.name
+                    f"topic {each.name!r} ({each.key}) cannot be created: {error}", each.name
                 ) from error

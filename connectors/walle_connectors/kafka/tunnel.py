@@ -1,4 +1,4 @@
-"""The tunnel over Kafka, the devices' end: frames up as records of a topic, messages down."""
+"""The devices' end of the tunnel over Kafka: frames up as records of a topic, messages down."""
 
 import logging
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaUplink(RecordSender[bytes]):
-    """The way up alone; implements ``Uplink``. Thread-safe."""
+    """The uplink alone; implements ``Uplink``. Thread-safe."""
 
     def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
-        """Begin to connect; a broker that is down is waited for; see ``KafkaTunnel``."""
+        """Start connecting and wait for a broker that is down; see ``KafkaTunnel``."""
         self._model = model
         super().__init__(
             Outgoing.of(model, tunnel_topics(model, partitions)[0]),
@@ -37,10 +37,10 @@ class KafkaUplink(RecordSender[bytes]):
         Raises:
             TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
             TopicError: The topic has no such partition.
-            EnvelopeError: A frame is none.
+            EnvelopeError: A frame is invalid.
         """
         for partition, number, frame in frames:
-            decode_uplink(frame)  # the sender of bytes that are no frame gets the error
+            decode_uplink(frame)  # raise the error for an invalid frame in its sender
             self._queue(partition, number, frame, len(frame), partition)
 
     @override
@@ -53,27 +53,27 @@ class KafkaUplink(RecordSender[bytes]):
 
 
 class KafkaTunnel(KafkaUplink):
-    """The devices' end; implements ``DeviceTunnel``. Thread-safe."""
+    """The devices' end of the tunnel; implements ``DeviceTunnel``. Thread-safe."""
 
     def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
-        """Check the topics and begin to connect; blocks for some seconds at most.
+        """Check the topics and start connecting; blocks for some seconds at most.
 
-        ``max_bytes`` bounds the frames without acknowledgement; senders wait beyond it. 0
-        partitions allow any number.
+        ``max_bytes`` limits the unacknowledged frames; senders wait beyond it. 0 partitions allow
+        any number.
 
         Raises:
-            TopicError: A broker answers, but a topic is missing, or has another number.
-            BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.
+            TopicError: A topic is missing or has another number of partitions.
+            BrokerUnreachableError: A file of ``tls`` is missing or cannot be used.
             TunnelError: The driver is not installed.
         """
         problem = driver_problem(model.driver, "spec.tunnel.driver")
         if problem:
             raise TunnelError(problem)
-        model.check_files()  # to wait does not help a file that is not there
+        model.check_files()  # waiting does not help against a missing file
         try:
             check_topics(model, tunnel_topics(model, partitions))
         except BrokerUnreachableError as error:
-            # a device is often without a network: the outbox keeps what is to be sent
+            # a device often has no network, and the outbox keeps the frames
             _log.warning("%s; frames wait in the outbox meanwhile", error)
         super().__init__(model, max_bytes, partitions)
         self.downlink = KafkaDownlink(model)

@@ -9,17 +9,17 @@ from walle_stream.spec.scalars import SizeBytes
 from walle_stream.wire.record import ValueFormat
 
 type Codec = Literal["zstd", "lz4", "gzip", "snappy", "none"]
-"""What batches of records are compressed with."""
+"""Compression of batches of records."""
 
 _MIB: Final = 1024 * 1024
 
 
 class FeatureTopicModel(Connection):
-    """How features are written to a topic."""
+    """A topic to which features are written."""
 
     topic: TopicName
-    format: ValueFormat = Field(default="json", description="What features travel as.")
-    codec: Codec = Field(default="zstd", description="Of batches of records in the topic.")
+    format: ValueFormat = Field(default="json", description="Encoding of features.")
+    codec: Codec = Field(default="zstd", description="Compression of batches of records.")
     max_bytes: SizeBytes = Field(
         default=_MIB,
         ge=1024,
@@ -29,15 +29,15 @@ class FeatureTopicModel(Connection):
 
 
 class KafkaTunnelModel(FeatureTopicModel):
-    """Where features and calls go, and where answers come from.
+    """Topics for features and calls up, and for answers down.
 
-    Both topics have as many partitions as the source, or ``spec.runtime.partitions``: what
-    a partition sends goes to the partition of its number, and so do the answers.
+    Both topics have as many partitions as the source, or ``spec.runtime.partitions``. Records of a
+    partition, and the answers to them, use the topic's partition of the same number.
     """
 
     topic: TopicName = Field(description="For features and calls; one record each.")
     down_topic: TopicName | None = Field(
-        default=None, description="For messages to devices; nothing comes down without it."
+        default=None, description="For messages to devices; left out: devices get none."
     )
     linger_ms: Annotated[int, Field(strict=True, ge=0, le=60_000)] = Field(
         default=0, description="Longest wait for more records of a batch."
@@ -50,5 +50,5 @@ class KafkaTunnelModel(FeatureTopicModel):
 
     @property
     def down_problem(self) -> str:
-        """Why nothing comes down to devices; empty where it does."""
+        """Reason why devices get no messages; empty if they do."""
         return "" if self.down_topic else "set spec.tunnel.downTopic"

@@ -1,6 +1,6 @@
-"""Frames as records of a topic: one per feature or call, one for all reports of a frame.
+"""Conversion of frames to records: one per feature or call, one for all reports of a frame.
 
-``wire.record`` and ``wire.report_record`` say what a record is, ``cloud.records`` reads them.
+``wire.record`` and ``wire.report_record`` define the format, and ``cloud.records`` decodes it.
 """
 
 import logging
@@ -34,12 +34,12 @@ _NAMED: Final = frozenset({"p", "n", "task"})
 def frame_to_records(
     frame: bytes, value_format: ValueFormat = "json", *, has_trace: bool = False
 ) -> list[TopicRecord]:
-    """Cut an envelope of ``walle_stream.wire``: a record per feature or call, one for all reports.
+    """Split an envelope into a record per feature or call, or one record for all reports.
 
-    They are in the frame's order; ``has_trace`` gives each a trace context.
+    The records keep the frame's order. ``has_trace`` gives each of them a trace context.
 
     Raises:
-        EnvelopeError: It is none.
+        EnvelopeError: The frame is no valid envelope of ``walle_stream.wire``.
     """
     envelope = decode_uplink(frame)
     if is_reports(envelope.body):
@@ -47,7 +47,7 @@ def frame_to_records(
     calls = decode_calls(envelope.body)
     if calls is not None:
         return [
-            # as the script made it: what it asks is known by its bytes
+            # unchanged from the script: a question is identified by its bytes
             _record(envelope, call.question, "json", has_trace, "", _call_fields(call))
             for call in calls
         ]
@@ -58,16 +58,17 @@ def frame_to_records(
 
 
 def topic_record(head: RecordEnvelope, value: bytes, value_format: ValueFormat) -> TopicRecord:
-    """Return the record of a value in JSON, which stays JSON where the format cannot have it."""
+    """Return the record of a JSON value, in JSON if ``value_format`` cannot express the value."""
     try:
         return TopicRecord(*encode_record(head, value, value_format))
     except EnvelopeError:
-        # a guest made it: what it is its reader sees; here it would stop all behind it
+        # a guest made the value: leave it to its reader, since an error here would block all later
+        # records
         return TopicRecord(*encode_record(head, value))
 
 
 def record_name(record: TopicRecord) -> str:
-    """Return how messages call a record of ``frame_to_records``."""
+    """Return the name of a record of ``frame_to_records`` for messages."""
     headers = {name: value.decode() for name, value in record.headers if name in _NAMED}
     if is_report_record(record.headers):
         return f"reports of partition {headers['p']}, number {headers['n']}"
@@ -75,9 +76,9 @@ def record_name(record: TopicRecord) -> str:
 
 
 def trace_parent(idempotency_key: str, parent: str = "") -> str:
-    """Return a trace context (W3C Trace Context, level 1) that a repeated record has again.
+    """Return a trace context (W3C Trace Context, level 1), the same for a repeated record.
 
-    It is a span of the parent's trace, where that is one.
+    It is a span of the parent's trace if ``parent`` is valid.
     """
     digest = blake2b(idempotency_key.encode(), digest_size=24).hexdigest()
     found = _TRACE.fullmatch(parent)

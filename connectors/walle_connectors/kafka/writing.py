@@ -1,4 +1,4 @@
-"""Writes records to a topic and knows which have arrived: for commands, not for pipelines."""
+"""Writing of records to a topic with acknowledgements, for commands and not for pipelines."""
 
 from threading import Condition
 from typing import Any, Final
@@ -11,30 +11,30 @@ from walle_stream.errors import BrokerUnreachableError, TopicError
 from walle_stream.wire.headers import Headers
 
 FLUSH_S: Final = 60.0
-"""How long the brokers have to acknowledge what was written."""
+"""Longest wait for the brokers' acknowledgements."""
 
-_AHEAD_BYTES: Final = 16 * 2**20  # without acknowledgement
-_RECORD_BYTES: Final = 200  # beside its value, about
+_AHEAD_BYTES: Final = 16 * 2**20  # limit of unacknowledged bytes
+_RECORD_BYTES: Final = 200  # estimated overhead of a record
 _LINGER_MS: Final = 5
 
 
 class TopicWriter:
-    """Records of one topic. One thread; blocks.
+    """Writer of records to one topic. For one thread; blocks.
 
-    A missing topic, or one that does not take a record, is a ``TopicError``; brokers that do not
-    answer, or refuse TLS, are a ``BrokerUnreachableError``.
+    It raises ``TopicError`` if the topic is missing or refuses a record, and
+    ``BrokerUnreachableError`` if brokers do not answer or refuse TLS.
     """
 
     def __init__(
         self, connection: Connection, topic: str, *, max_bytes: int, named_by: str = "topic"
     ) -> None:
-        """Connect; ``named_by`` names the topic in messages."""
+        """Connect; ``named_by`` is the topic's key in messages."""
         self._topic = topic
         self._condition = Condition()
         self._refusal: Refusal | None = None
-        self._bytes = 0  # without acknowledgement
+        self._bytes = 0  # unacknowledged
         self.records = 0
-        """That were handed over."""
+        """Number of records handed over."""
         needed = NeededTopic(topic, named_by, max_bytes=max_bytes)
         outgoing = Outgoing(connection=connection, topic=needed, codec="zstd", linger_ms=_LINGER_MS)
         self._producer = open_producer(outgoing, self._on_ack, self._on_refusal)
@@ -48,7 +48,7 @@ class TopicWriter:
     ) -> None:
         """Hand a record over; ``flush`` waits for it. Without a partition the key decides.
 
-        A failure is that of this record, or of one before it.
+        An error belongs to this record or to an earlier one.
         """
         self.records += 1
         size_bytes = len(value) + _RECORD_BYTES
@@ -57,11 +57,11 @@ class TopicWriter:
         record = TopicRecord(key, value, headers or [])
         handed = self._producer.send(record, partition, size_bytes)
         if handed is not Handed.QUEUED:
-            raise self._refused("it is too large")
+            raise self._refused("the record is too large")
         self._wait(_AHEAD_BYTES)
 
     def flush(self) -> None:
-        """Wait for everything that was written."""
+        """Wait until all records are acknowledged."""
         self._wait(0)
 
     def close(self) -> None:
@@ -88,13 +88,13 @@ class TopicWriter:
                 raise self._refused(f"{type(error).__name__}: {error}") from error
         if not is_there:
             raise BrokerUnreachableError(
-                f"topic {self._topic!r}: the brokers do not answer: of {self.records:,} records "
-                "the last may be missing; start them and run again"
+                f"topic {self._topic!r}: the brokers do not answer, and the last of "
+                f"{self.records:,} records may be missing: start them and run again"
             )
 
     def _refused(self, reason: str) -> TopicError:
         return TopicError(
-            f"topic {self._topic!r} does not take record {self.records:,} or one shortly before it "
+            f"topic {self._topic!r} refuses record {self.records:,} or one shortly before it "
             f"({reason}): see its max.message.bytes and the access rights, then run again",
             self._topic,
         )

@@ -56,6 +56,7 @@ def shell(tmp_path):
     for name, line in PROGRAMS.items():
         (programs / name).write_text(f"#!/usr/bin/env bash\n{line}\n")
         (programs / name).chmod(0o755)
+    (programs / "activate").touch()  # PATH has the folder already
     environ = {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",

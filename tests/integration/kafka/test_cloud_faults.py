@@ -109,7 +109,7 @@ def test_a_broker_that_goes_while_partitions_move(
         wait_until(lambda: one.get("/healthz")[1]["status"] == "cut off", "it to say so", one)
         assert one.get(f"/features/{DEVICES[0]}")[0] == 503
         if fault == "long pause":
-            wait_until(lambda: "joins its group anew" in one.output(), "another client", one)
+            wait_until(lambda: "joins its group again" in one.output(), "another client", one)
         broker.heal()
         truth.wait(one)
         assert one.stop() == 0
@@ -312,7 +312,7 @@ def test_a_topic_that_is_made_anew_under_a_worker(cluster, topic, truth, tmp_pat
         truth.send("d1", 20)
         code, line = end_of(worker)
         assert code == 9
-        said = ("the topic was deleted and made again", "is gone", "that were read are gone")
+        said = ("the topic was recreated", "is gone", "that were read are gone")
         assert any(each in line for each in said)
     with Worker(tmp_path, cluster, topic) as worker:
         assert end_of(worker)[0] == 9

@@ -302,7 +302,7 @@ def test_what_cannot_be_replayed_so_is_one_line(job, walle, tmp_path):
         (
             [job.file, "--set", "metadata.name=other", "--data-dir", job.data_dir],
             3,
-            "is of pipeline",
+            "belongs to pipeline",
         ),
         (
             [job.file, *other, "--data-dir", job.data_dir],

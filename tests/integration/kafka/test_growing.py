@@ -170,7 +170,7 @@ def test_tables_of_the_cloud_side_go_along(cluster, shop, tmp_path, place):
     half = run_all(BEFORE, limit=(shop.write(0) or len(shop.halves[0])))
     assert len(half) > 10
     overrides.append(f"spec.runtime.partitions={BEFORE}")
-    for last_word in ("shared out", f"{AFTER} partitions"):
+    for last_word in (" split", f"{AFTER} partitions"):
 
         def die(line, last_word=last_word):
             if line.endswith(last_word):

@@ -77,7 +77,7 @@ def test_what_is_wrong_is_one_line(address, topics, tmp_path):
     assert not (tmp_path / "x.jsonl").exists()
     with file.open("a") as more:
         more.write('{"id": "1"}\n')
-    with pytest.raises(SourceError, match=r"e\.jsonl:3: is no event: .*missing.*the 2 events"):
+    with pytest.raises(SourceError, match=r"e\.jsonl:3: not an event: .*missing.*the 2 events"):
         walle(file, "--topic", name, "--brokers", address)
     assert len(read(source(address, name), partitions=1)) > 0
     with pytest.raises(SourceError, match="there is no file"):
@@ -97,7 +97,7 @@ def test_an_event_that_is_too_large_for_the_topic_is_said(address, topics, tmp_p
     file.write_text(
         json.dumps({"device_id": "d", **row("", 1)[1], "x": secrets.token_hex(1_500_000)}) + "\n"
     )
-    with pytest.raises(TopicError, match="does not take record 1 or one shortly before it"):
+    with pytest.raises(TopicError, match="refuses record 1 or one shortly before it"):
         walle(file, "--topic", name, "--brokers", address)
 
 
@@ -132,8 +132,8 @@ def test_a_speed_is_a_number_above_0(speed, tmp_path, capsys):
     [
         ({"event_time_ms": 10**20 - 1}, "a time is outside 0"),
         ({"event_time_ms": -1}, "a time is outside 0"),
-        ({"id": None}, "is no event"),
-        ({"page_instance": 7}, "is no event"),
+        ({"id": None}, "not an event"),
+        ({"page_instance": 7}, "not an event"),
         ({"device_id": ""}, "device id"),
     ],
 )
@@ -161,10 +161,10 @@ def test_a_recording_is_a_new_file_and_says_what_it_left_out(address, topics, tm
     record = (file, "--record", "--topic", name, "--brokers", address)
     assert walle(*record) == 0
     assert "1 events" in (told := capsys.readouterr().out)
-    assert "; 2 records that are no event of a device were left out" in told
+    assert "; 2 records without a valid event were skipped" in told
     before = file.read_bytes()
     assert json.loads(gzip.decompress(before))["uid"] == "1"
-    with pytest.raises(SourceError, match="is there already: name a new file"):
+    with pytest.raises(SourceError, match="exists already: name a new file"):
         walle(*record)
     assert file.read_bytes() == before
 

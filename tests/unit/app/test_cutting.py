@@ -113,7 +113,7 @@ def test_a_second_cut_is_the_same_source_for_those_who_read_the_first(pipeline):
     assert third.parts != first.parts
     with pytest.raises(SourceChangedError, match="other events"):
         source_of(folder).check_fingerprint(before)
-    with pytest.raises(SourceChangedError, match="it is parts, before events"):
+    with pytest.raises(SourceChangedError, match="it is in parts now, but was events"):
         source_of(folder).check_fingerprint({"format": "events"})
 
 
@@ -159,7 +159,7 @@ def test_a_source_that_is_no_file_in_one_piece_is_refused(pipeline, overrides, m
 def test_a_folder_without_a_manifest_is_not_taken_for_parts(pipeline):
     folder, _ = make(pipeline)
     (folder / MANIFEST).unlink()
-    with pytest.raises(SourceNotFoundError, match="without whole parts: run walle partition again"):
+    with pytest.raises(SourceNotFoundError, match="no complete parts: run walle partition again"):
         read(folder)
     (folder / MANIFEST).write_bytes(b"{")
     with pytest.raises(SourceError, match="damaged"):

@@ -55,7 +55,7 @@ def test_profile_as_json_says_what_it_assumed(walle, model):
     found = json.loads(out)
     assert code == 0
     assert found["stages"]["planned"]["rasters"] == 0
-    assert "taken as [1, 3]" in found["notes"][0]
+    assert "assumed [1, 3]" in found["notes"][0]
     assert {each["name"] for each in found["operators"]} == {"MatMul", "Relu"}
 
 
@@ -100,7 +100,7 @@ def test_run_writes_a_file_an_output(walle, model, tmp_path):
         (["profile", "MODEL", "--backend", "tpu"], "no backend 'tpu'"),
         (["profile", "TEXT"], "TEXT"),
         (["run", "MODEL", "--out", "made"], "'x'"),
-        (["run", "MODEL", "--input", "x=TEXT", "--out", "made"], "no array in numpy's format"),
+        (["run", "MODEL", "--input", "x=TEXT", "--out", "made"], "not an array in numpy's format"),
     ],
 )
 def test_bad_input_is_one_line_and_15(walle, model, tmp_path, monkeypatch, arguments, message):

@@ -77,6 +77,7 @@ def test_a_place_of_snapshots(load, with_spec, tmp_path, value, place, options):
         ("{url: a, keep: 1}", "keep"),
         ("{url: 'hdfs://b'}", "give a folder"),
         ("{url: 'file://b'}", "give a folder"),
+        ("{url: 's3://b/../x'}", "the steps"),
         ("{url: 's3://'}", "give a bucket"),
         ("{url: 's3://a:hush-hush@b'}", "credentials come from the environment"),
         ("{url: 's3://b', options: {secretAccessKey: hush-hush}}", "secretAccessKey"),

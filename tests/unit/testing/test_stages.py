@@ -36,7 +36,7 @@ def test_a_graph_in_order_is_right():
     [
         (model(node(("t", "c"), ("y",)), node(("x", "c"), ("t",))), "reads 't' before it is made"),
         (model(node(("x", "c"), ("y",)), node(("x", "c"), ("y",))), "makes 'y' again"),
-        (model(node(("x", "c"), ("y",), version=0)), "says no version"),
+        (model(node(("x", "c"), ("y",), version=0)), "has no version"),
         (model(outputs=("y",)), "nothing makes the output 'y'"),
         (
             model(node(("x", "c"), ("y",), body=Graph("b", {}, {"q": None}, ()))),

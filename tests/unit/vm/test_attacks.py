@@ -32,7 +32,7 @@ pytestmark = pytest.mark.vm
         (
             "from typing import TypedDict\nfrom dataclasses import dataclass",
             "dataclass(init=False)(TypedDict('T', {'_\uff3fglobals_\uff3f': int}))",
-            "is no name of a field",
+            "is not a valid field name",
         ),
     ],
 )

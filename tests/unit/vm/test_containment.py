@@ -151,7 +151,7 @@ def test_without_process_vms_runs_go_on_as_usual_and_it_is_said(no_processes, gr
         assert vms._task_pools["t"].and_contained == [vms._task_pools["t"]]
     said = [r.getMessage() for r in caplog.records if r.name == containment.__name__]
     assert said == [
-        "there are no process VMs here to contain what may end a process: no processes here"
+        "process VMs do not work here, so runs that may end a process are not contained: no processes here"
     ]
 
 

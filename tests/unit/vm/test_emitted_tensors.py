@@ -225,7 +225,7 @@ def test_a_loop_of_slow_emits_ends_as_one_of_questions_does(batch: Batch) -> Non
 
     body = "while n == 2: ctx.emit({'x': ctx.tensor([n]) + 1})"
     found = batch(body, Slow(), wall_time_ms=60)[0]
-    assert "a run may ask for 10 times limits.wallTime" in found[0].runs[2].message
+    assert "a run may wait for the host for 10 times limits.wallTime" in found[0].runs[2].message
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ with VmPool(task(sys.argv[1]), 1) as pool:
         try:
             print(how())
         except VmForkError as error:
-            print("2 VMs" if "2 VMs" in str(error) else "1 VMs" if "1 VMs" in str(error) else error)
+            print("2 VMs" if "2 live VMs" in str(error) else "1 VMs" if "1 live VMs" in str(error) else error)
     print(subprocess.run([sys.executable, "-c", ""]).returncode)
     spawned = multiprocessing.get_context("spawn").Process(target=len, args=("",))
     spawned.start()

@@ -228,7 +228,7 @@ def test_runs_are_stopped_when_the_process_has_too_much_memory(page: Any) -> Non
             results[1]
             .runs[0]
             .message.endswith(
-                "RunStopped: ran when its process had too much memory (runtime.memory) and was stopped"
+                "RunStopped: ran while its process used too much memory (runtime.memory) and was stopped"
             )
         )
         # its VM goes, and what it held with it

@@ -102,12 +102,12 @@ def test_a_state_of_a_later_layout_is_refused_as_it_is(run_all: Any) -> None:
     (message,) = found
     assert message == (
         "t.py: ValueError: a state of version 2 was left by a later version of this task, whose "
-        "stateVersion is 1: go back to that one, or delete the state"
+        "stateVersion is 1: install the later version again, or delete the state"
     )
 
 
 def test_a_later_layout_needs_a_way_to_it() -> None:
-    with pytest.raises(ScriptError, match=r"no function 'migrate': its stateVersion asks for"):
+    with pytest.raises(ScriptError, match=r"no function 'migrate': its stateVersion needs"):
         compile_program(TaskProgram("t", "v", RUN, "t.py", state_version=2))
 
 
@@ -115,7 +115,7 @@ def test_a_later_layout_needs_a_way_to_it() -> None:
     ("head", "problem"),
     [
         *((f"def migrate({each}):", "does not take") for each in ("", "state, old", "*, old")),
-        ("async def migrate(old):", "not awaited"),
+        ("async def migrate(old):", "neither awaited"),
     ],
 )
 def test_what_cannot_be_called_is_no_way_to_it(head: str, problem: str) -> None:

@@ -199,7 +199,7 @@ def test_a_script_that_only_another_python_refuses_is_named_with_it(other_python
         ("/nowhere/python", "there is no interpreter '/nowhere/python'"),
         ("2.99", "there is no interpreter 'python2.99'"),
         ("", "there is no interpreter ''"),
-        ("/bin/false", "'/bin/false' gave no answer (no word)"),
+        ("/bin/false", "'/bin/false' gave no answer (no output)"),
         ("/bin/true", "'/bin/true' gave no answer"),
         ("/bin/cat", "'/bin/cat' gave no answer"),
     ],
@@ -215,7 +215,5 @@ def test_an_interpreter_that_is_too_old_is_named(tmp_path):
     old = tmp_path / "python"
     old.write_text('#!/bin/sh\necho \'{"error": "it is cpython 3.9.1", "line": -1}\'\n')
     old.chmod(0o755)
-    with pytest.raises(
-        PackageError, match=r"cannot take part: it is cpython 3\.9\.1: name another"
-    ):
+    with pytest.raises(PackageError, match=r"cannot be used: it is cpython 3\.9\.1: name another"):
         build_package(task(), SOURCE, pythons=[str(old)])

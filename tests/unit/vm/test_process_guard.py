@@ -340,5 +340,5 @@ def test_a_missing_measure_is_told_once_and_refused_where_required(
     assert [record.message.count("own_user") for record in caplog.records] == [1]
     with pytest.raises(VmStartError, match=r"lacks required measures .*own_user"):
         open_machine(source, required=frozenset({"own_user", "memory_limit"}))
-    with pytest.raises(VmStartError, match="no such measures"):
+    with pytest.raises(VmStartError, match="unknown measures"):
         open_machine(source, required=frozenset({"prayer"}))

@@ -196,5 +196,5 @@ def test_a_run_that_is_no_function_any_more_is_refused_when_loaded(
 ) -> None:
     from walle_stream.errors import ScriptError  # noqa: PLC0415
 
-    with pytest.raises(ScriptError, match="'run' is no function any more"):
+    with pytest.raises(ScriptError, match="'run' is not a function after"):
         run_script(f"def run(ctx, page):\n    pass\n{line}\n")

@@ -184,7 +184,7 @@ def test_a_host_without_an_engine_says_so(compute: Any, page: Any) -> None:
     program = TaskProgram("t", "v", "def run(ctx, page): ctx.tensor([1]).sum().item()", "t.py")
     with VmPool({"t": program}, 1) as pool:
         (group,) = pool.run("t", [("d", {}, [(1, 0, page())])])
-    assert "this host does not offer that: it has no tensor engine" in group.runs[0].message
+    assert "this host cannot answer the request: it has no tensor engine" in group.runs[0].message
 
 
 def test_what_the_host_takes_is_not_the_run_s_time(compute: Any) -> None:
@@ -251,7 +251,7 @@ def test_a_run_asks_for_so_long_at_most(compute: Any) -> None:
 
     body = "while True: (ctx.tensor([1.0]) + 1).tolist()"
     found = compute(body, evaluator=Slow(), wall_time_ms=50)
-    assert found == "t.py:3: RuntimeError: a run may ask for 10 times limits.wallTime"
+    assert found == "t.py:3: RuntimeError: a run may wait for the host for 10 times limits.wallTime"
 
 
 def test_a_loop_of_slow_questions_is_stopped(compute: Any) -> None:

@@ -11,7 +11,6 @@ from contextlib import closing
 from typing import Final
 
 from walle_stream.app.programs.programs import ReadyTask
-from walle_stream.errors import SourceError
 from walle_stream.events import KINDS
 from walle_stream.ports import DeclaredIds, EventBatch, Source, SourceBatch, SourceReader, Unread
 from walle_stream.spec.suggestions import nearest, suggest
@@ -66,20 +65,21 @@ class LikelyMistakes:
             self._examples.setdefault(unit, time_ms)
 
     def look_at_file(self) -> list[str]:
-        """Read the first rows of a source file; return its errors, a line each."""
+        """Read the first rows of a source file; return what is wrong with them, a line each.
+
+        Raises:
+            SourceError: The definition does not fit the file, so a run would be refused as well.
+        """
         path = getattr(self._source, "path", None)
         if self._source is None or path is None or not path.is_file():
             return []
         rows, letters = 0, []
-        try:
-            with closing(self._source.open({}, 1, FIRST_ROWS, FIRST_ROWS)) as reader:
-                while not reader.is_done:
-                    for batch in reader.read():
-                        self.look(batch.events)
-                        rows += batch.counts.source_rows
-                        letters += batch.dead_letters
-        except SourceError as error:
-            return [error.message]
+        with closing(self._source.open({}, 1, FIRST_ROWS, FIRST_ROWS)) as reader:
+            while not reader.is_done:
+                for batch in reader.read():
+                    self.look(batch.events)
+                    rows += batch.counts.source_rows
+                    letters += batch.dead_letters
         if not letters:
             return []
         first = f"{letters[0].origin}: {letters[0].reason}"

@@ -23,7 +23,7 @@ from walle_stream.cli.demo.runs import (
     DemoFigures,
     figures_of,
 )
-from walle_stream.cli.demo.words import Table, journey, small_rows, time_text, views
+from walle_stream.cli.demo.words import Table, journey, sizes, small_rows, time_text, views
 from walle_stream.cli.render import ResultConsole
 from walle_stream.cli.run import begin_anew, carry_out, say
 from walle_stream.cli.sizes import size_text
@@ -34,12 +34,13 @@ _STOPPED_EXIT: Final = 130
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run a click stream and a sample of real people anew, and show what came of them."""
+    """Run a click stream and a sample of real people anew, and show the figures and features."""
     configure_logging("text", "error")
     reports = []
     for name, overrides in (CLICK_STREAM, PEOPLE):
         report = _run(name, overrides, options)
         if report.stopped_by != "end":
+            say("the demo was stopped before its end: it has nothing to show")
             return _STOPPED_EXIT
         reports.append(report)
     figures = figures_of(*reports)
@@ -58,7 +59,7 @@ def _run(name: str, overrides: tuple[str, ...], options: argparse.Namespace) -> 
     if not options.json:
         say(f"{name}: {_TOLD[name]}")
     assembly = Assembly.load(find_definition(name), list(overrides))
-    run = LocalRun(assembly, RunOptions(data_dir, 1, None, on_stuck=begin_anew))
+    run = LocalRun(assembly, RunOptions(data_dir, 1, None, is_measured=True, on_stuck=begin_anew))
     return carry_out(run, assembly, options)
 
 
@@ -75,16 +76,15 @@ def _show(f: DemoFigures, page: Path) -> None:
         f"\n[bold]{f.features:,} features from {f.events:,} events at {f.devices:,} devices[/bold] "
         "of a simulated shop\n"
     )
-    show(f"  at the devices {size_text(f.event_bytes):>10}  {_bar(1.0)}")
+    for name, size in sizes(f):
+        less = f" [bold]{f.saving:.1%} less than compressed events[/bold]"
+        shown = _bar(size / f.event_bytes) + less * (size == f.sent_bytes)
+        show(f"  {name:<17}{size_text(size):>10}  {shown}")
+    show("\n  from the end of a page to its feature")
+    show(f"  here             {time_text(f.device_ms):>10}  median of this run, in one process")
     show(
-        f"  sent           {size_text(f.sent_bytes):>10}  {_bar(1.0 - f.saving)} "
-        f"[bold]{f.saving:.1%} less[/bold]\n"
-    )
-    show("  from the end of a page to its feature")
-    show(f"  here           {time_text(f.device_ms):>10}  at the device, median of this run")
-    show(
-        f"  Walle's paper  {time_text(PAPER_DEVICE_MS):>10}  at the device; "
-        f"{time_text(PAPER_CLOUD_MS)} by the cloud\n"
+        f"  Walle's paper    {time_text(PAPER_DEVICE_MS):>10}  mean on its devices; "
+        f"{time_text(PAPER_CLOUD_MS)} by its cloud\n"
     )
     events = f"of about {f.page_events:.0f} events each"
     show(f"[bold]Three views of an item's page[/bold], {events}")

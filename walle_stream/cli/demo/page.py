@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from walle_stream.cli.demo.runs import PAPER_CLOUD_MS, PAPER_DEVICE_MS, DemoFigures
-from walle_stream.cli.demo.words import Table, journey, small_rows, time_text, views
+from walle_stream.cli.demo.words import Table, journey, sizes, small_rows, time_text, views
 from walle_stream.cli.sizes import size_text
 from walle_stream.store.files import put_file
 
@@ -55,7 +55,7 @@ def _parts(f: DemoFigures) -> list[str]:
     )
     title = (
         f"{f.features:,} features from {f.events:,} events at {f.devices:,} devices: "
-        f"{f.saving:.1%} of the bytes stay there"
+        f"{f.saving:.1%} of the compressed bytes stay there"
     )
     return [
         _HEAD,
@@ -65,8 +65,10 @@ def _parts(f: DemoFigures) -> list[str]:
             f"when the page is left; a page has {f.page_events:.0f} events."
         ),
         "<h2>Bytes</h2>",
-        _bar("at the devices", 1.0, size_text(f.event_bytes), "--cloud"),
-        _bar("sent", 1.0 - f.saving, size_text(f.sent_bytes), "--ours"),
+        *(
+            _bar(name, size / f.event_bytes, size_text(size), color)
+            for (name, size), color in zip(sizes(f), ("--cloud", "--cloud", "--ours"), strict=True)
+        ),
         "<h2>From a page's end to its feature</h2>",
         *(_bar(name, _place(ms), time_text(ms), color) for name, ms, color in times),
         _note(

@@ -16,9 +16,18 @@ def time_text(ms: float) -> str:
     return f"{ms / _SECOND_MS:,.1f} s" if ms >= _SECOND_MS else f"{ms:.3g} ms"
 
 
+def sizes(f: DemoFigures) -> tuple[tuple[str, int], ...]:
+    """Return the compared sizes: names and bytes."""
+    return (
+        ("events", f.event_bytes),
+        ("compressed events", f.packed_bytes),
+        ("sent features", f.sent_bytes),
+    )
+
+
 def views(f: DemoFigures) -> Table:
-    """Return views of the shop: item, from where, how long, and what was done."""
-    heads = ("item", "from", "stayed", "events", "scrolled", "clicks", "did")
+    """Return views of the shop: item, origin, duration and actions."""
+    heads = ("item", "from", "stayed", "events", "scrolled", "did")
     return heads, [
         (
             row["item_id"],
@@ -26,7 +35,6 @@ def views(f: DemoFigures) -> Table:
             f"{row['dwell_ms'] / _SECOND_MS:.0f} s",
             f"{row['event_count']}",
             f"{row['scroll_depth']:.0%}",
-            f"{len(row['clicks'])}",
             ", ".join(word for key, word in _ACTS.items() if row[key]) or "looked",
         )
         for row in f.shown
@@ -46,7 +54,7 @@ def journey(f: DemoFigures) -> Table:
 
 
 def small_rows(f: DemoFigures) -> str:
-    """Say why the sample of real people saves nothing."""
+    """Return the reason why the sample of real people saves nothing."""
     return (
         f"A row of this data set has {f.row_bytes:.0f} bytes and stands for a whole view. Its "
         f"feature takes {f.feature_bytes:.0f}. So nothing is saved here: features save bytes where "

@@ -1,9 +1,9 @@
-"""The mapping language: how a definition says what a row of anybody's log means.
+"""The mapping language, with which a definition maps the rows of any log to events.
 
-Comes in: a ``RowMapping`` (YAML keys, checked before any row is there) and rows, cut from bytes
-by ``records`` for the columns or fields that a ``layout`` knows. Goes out: events of a row, or an
-``InvalidRow`` that names the YAML key. ``expressions`` says what may be written, ``translate``
-and ``compiling`` make one Python function of a mapping, ``functions`` is all that it can call.
+The input is a ``RowMapping`` (YAML keys, checked before any row arrives) and rows, which
+``records`` cuts from bytes for the columns or fields of a ``layout``. The output is the events of a
+row, or an ``InvalidRow`` that names the YAML key. ``expressions`` defines the syntax. ``translate``
+and ``compiling`` turn a mapping into one Python function, which can call only ``functions``.
 
-Never here: text that is executed, an order of rows, a partition.
+This package never executes text, and knows neither an order of rows nor partitions.
 """

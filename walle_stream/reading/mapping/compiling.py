@@ -1,13 +1,12 @@
 """Compiles the mapping of a source to one Python function per row.
 
 The function is built as a syntax tree: constant statement templates of this
-module, filled with translated expressions (``translate``). It sees no names
-but those of ``functions.RUNTIME``. What a row does not need is not computed:
-columns are converted and ``let`` values computed where the first expression
-that applies to the row needs them.
+module, filled with translated expressions (``translate``). It sees only the names
+of ``functions.RUNTIME``. Unneeded values are not computed: a column is converted,
+and a ``let`` value computed, at the first expression of the row that needs it.
 
-Every expression has a line of its own in the function, so that the traceback
-of a failure names the YAML key without any cost on rows that succeed.
+Every expression has its own line in the function. So the traceback of a failure
+gives the YAML key, without any cost for rows that succeed.
 """
 
 import ast
@@ -35,13 +34,13 @@ class InvalidRow(msgspec.Struct, frozen=True):
     """A row that cannot become events."""
 
     reason: str
-    """The YAML key and what failed."""
+    """The YAML key and the failure."""
     error: str
     """Class of the exception."""
     device_id: str | None = None
-    """The device, when the row got that far."""
+    """The device, if it could be computed."""
     known: tuple[int, Any] | None = None
-    """Time and identity, when these are fine and only an event failed."""
+    """Time and identity, if they are valid and only an event failed."""
 
 
 type RowResult = tuple[str, int, Any, list[Event], list[tuple[int, Event]]] | InvalidRow
@@ -56,10 +55,10 @@ class MappingError(ValueError):
 def compile_mapping(
     model: "RowKeys", layout: RowLayout, *, has_record: bool = False
 ) -> Callable[[Any], RowResult]:
-    """Build the function of a row as ``records`` yields it; it does not raise.
+    """Build the function for a row from ``records``; the function does not raise.
 
-    ``layout`` says where the values of columns are in a row; afterwards it knows which are used.
-    With ``has_record`` a row is a tuple of itself, and of its record the key (text) and the time.
+    ``layout`` finds the values of columns in a row, and learns the used columns. With
+    ``has_record`` a row is a tuple of the row itself, its record's key (text) and time.
 
     Raises:
         MappingError: An expression is wrong.
@@ -73,10 +72,10 @@ def check_mapping(model: "RowKeys") -> None:
     layout: RowLayout = CsvLayout(model.columns, None)
     if model.format == "jsonl":
         layout = JsonLayout(model.explode)
-    layout.has_record = True  # for what is left out
+    layout.has_record = True  # for a device or time that is left out
     compiler = _Compiler(model, layout)
     compiler.build()
-    for name in model.let:  # also those that no event uses
+    for name in model.let:  # also values that no event uses
         compiler.compute_let(name, _Block([], {}))
 
 
@@ -91,7 +90,7 @@ class _Block:
 
 
 class _Names(Translator):
-    """Translates one expression: hoists what it surely needs."""
+    """Translator of one expression, which hoists the values that every row needs."""
 
     def __init__(self, compiler: "_Compiler", block: _Block, key: str) -> None:
         self._compiler = compiler
@@ -229,8 +228,8 @@ class _Compiler:
             branch = self.emit(block, f"{key}.when", "if V:\n    pass", V=test)
             body = cast("ast.If", branch[0]).body
             body.clear()
-            # a block with the same condition runs exactly when this one does: it may use
-            # what was computed here
+            # a block with the same condition runs exactly when this one runs, so it may use
+            # the values computed here
             bound = block.blocks.setdefault(event.when, {})
             bound.update(block.bound)
             block = _Block(body, bound, block.each)
@@ -307,7 +306,7 @@ class _Compiler:
         if type_ not in {"int", "any"}:
             raise MappingError(
                 f"{key}: it is not an integer of milliseconds: give the column the type int, "
-                "or use int(...)"
+                "or use int(...), or timestamp(...) for ISO 8601 text"
             )
         self.emit(block, key, "N = V", N=_store(local), V=value)
         is_int = "" if type_ == "int" else "type(N) is not int or "
@@ -344,18 +343,18 @@ class _Compiler:
             raise MappingError(f"{key}: {error}") from error
 
     def is_computing(self, name: str, node: ast.expr) -> bool:
-        """Return whether a ``let`` value's own expression names it: the column is meant.
+        """Return whether a ``let`` value's own expression names it, which means the column.
 
         Raises:
-            ExpressionError: The value needs itself through another one.
+            ExpressionError: The value needs itself through another value.
         """
         if name in self._open_lets[:-1]:
             raise ExpressionError(f"let.{name} needs itself", node)
         return name in self._open_lets
 
     def compute_let(self, name: str, block: _Block) -> Typed:
-        """Compute a ``let`` value in this block, before the statement at hand."""
-        # an element of each has no meaning in a let value: hide it meanwhile
+        """Compute a ``let`` value in this block, before the current statement."""
+        # an element of ``each`` has no meaning in a let value, so it is hidden meanwhile
         hidden = {name: block.bound.pop(name) for name in block.each if name in block.bound}
         self._open_lets.append(name)
         key = f"let.{name}"
@@ -364,7 +363,7 @@ class _Compiler:
         self._open_lets.pop()
         block.bound.update(hidden)
         if type_ in {"str", "list", "any"} and _names_in(tree) & set(self.lets):
-            value = call("bounded", value)  # else values could double from let to let
+            value = call("bounded", value)  # otherwise values could double with each let
         local = self.fresh("v")
         self.emit(block, key, "N = V", N=_store(local), V=value)
         return _load(local), type_
@@ -372,12 +371,12 @@ class _Compiler:
     # Trees
 
     def fresh(self, prefix: str) -> str:
-        """Return a local name that nothing else has."""
+        """Return a new local name."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def emit(self, block: _Block, key: str, source: str, **parts: ast.expr) -> list[ast.stmt]:
-        """Append statements to a block; failures in them are reported under a key."""
+        """Append statements to a block; their failures are reported under ``key``."""
         statements = self._template(source, key, **parts)
         block.body.extend(statements)
         return statements

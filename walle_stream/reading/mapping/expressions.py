@@ -1,20 +1,25 @@
-"""The syntax of expressions in the source's YAML: what may be written.
+"""The syntax of expressions in the source's YAML.
 
-An expression is written in Python's syntax and must consist of white-listed
-nodes only: names (columns and ``let`` values), literals, ``+ - * / // %``,
-comparisons, ``in`` and ``not in`` a list of literals, ``and or not``,
-``a if c else b``, a constant index or key (``x[0]``, ``x["key"]``) and calls of
-the functions below. There are no attributes, no loops and no way to call
-anything else. Nothing is ever executed from text: the tree that this module
-accepts is translated by ``translate`` into the tree of the row function.
+An expression has Python's syntax and only white-listed nodes:
 
-Functions: ``int float str len abs lower upper strip`` of one value,
-``round(x[, digits])``, ``min`` and ``max`` of two or more,
-``split(text, separator)``, ``get("name"[, default])`` for a column or field
-that may be missing or null, ``get(value, "name"[, default])`` for a part of an
-object or list that may be, ``timestamp(text)`` for the epoch milliseconds of an
-ISO 8601 date and time, ``flags(name=condition, ...)`` for the list of the names
-whose condition holds. ``docs/sources.md`` is the user's page.
+- names (columns and ``let`` values) and literals;
+- ``+ - * / // %``, comparisons, ``in`` and ``not in`` a list of literals;
+- ``and or not``, ``a if c else b``, a constant index or key (``x[0]``, ``x["key"]``);
+- calls of the functions below.
+
+There are no attributes, no loops and no other calls. Text is never executed:
+``translate`` turns the tree that this module accepts into the tree of the row function.
+
+Functions:
+
+- ``int float str len abs lower upper strip`` of one value;
+- ``round(x[, digits])``, ``min`` and ``max`` of two or more, ``split(text, separator)``;
+- ``get("name"[, default])`` for a column or field that may be missing or null;
+- ``get(value, "name"[, default])`` for such a part of an object or list;
+- ``timestamp(text)`` for the epoch milliseconds of an ISO 8601 date and time;
+- ``flags(name=condition, ...)`` for the list of the names whose condition holds.
+
+``docs/sources.md`` is the user's page.
 """
 
 import ast
@@ -24,7 +29,7 @@ from collections.abc import Mapping
 from typing import Final
 
 EXPRESSION_MAX_CHARACTERS: Final = 1_000
-"""Longest expression; bounds every literal in it, too."""
+"""Longest expression; it also bounds every literal."""
 
 _MAX_DEPTH: Final = 40
 _MAX_INT: Final = 2**63 - 1
@@ -48,7 +53,7 @@ FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
     "timestamp": (1, 1),
     "flags": (0, 0),
 }
-"""Allowed functions with the fewest and most positional arguments."""
+"""Allowed functions with their smallest and largest number of positional arguments."""
 
 _OPERATORS: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _UNARY: Final = (ast.USub, ast.UAdd, ast.Not)
@@ -58,17 +63,17 @@ _COMPARISONS: Final = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 class ExpressionError(ValueError):
     """An expression is not in the language; the message has the position.
 
-    Never leaves a definition's validation, which adds the YAML key.
+    The validation of a definition catches it and adds the YAML key.
     """
 
     def __init__(self, message: str, node: ast.AST | None = None) -> None:
-        """Keep the place."""
+        """Put the node's position into the message."""
         column = getattr(node, "col_offset", None)
         super().__init__(message if column is None else f"position {column + 1}: {message}")
 
 
 def literals(text: str) -> set[str] | None:
-    """Return the texts that an expression can be; None where that depends on the row."""
+    """Return the possible texts of an expression; None if they depend on the row."""
 
     def found(node: ast.expr) -> set[str] | None:
         match node:
@@ -86,7 +91,7 @@ def parse_expression(text: str) -> ast.expr:
     """Parse an expression of YAML to a tree of allowed nodes only.
 
     Raises:
-        ExpressionError: It is not an expression of the language.
+        ExpressionError: The text is not an expression of the language.
     """
     if not text.strip():
         raise ExpressionError("the expression is empty")
@@ -95,7 +100,7 @@ def parse_expression(text: str) -> ast.expr:
             f"the expression has {len(text)} characters, at most "
             f"{EXPRESSION_MAX_CHARACTERS} are allowed: compute parts of it under let"
         )
-    # one line, nothing before it: columns of the tree are positions in the text
+    # one line without indent, so that columns of the tree are positions in the text
     line = " ".join(text.splitlines())
     body = line.lstrip()
     indent = len(line) - len(body)

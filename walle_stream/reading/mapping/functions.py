@@ -1,8 +1,8 @@
-"""What the generated row function calls: conversions and checks.
+"""Conversions and checks that the generated row function calls.
 
-Every function either returns a plain value or raises one of ``ROW_ERRORS``
-with a reason for a person; the row then becomes a dead letter. Results stay
-within what every later stage can store: integers of 64 bits, finite floats.
+Every function either returns a plain value, or raises one of ``ROW_ERRORS`` with
+a reason for people, and the row becomes a dead letter. Every later stage can store
+the results: integers of 64 bits and finite floats.
 """
 
 import math
@@ -16,13 +16,13 @@ INT_MAX: Final = 2**63 - 1
 """Largest integer in an event; the smallest is its negative."""
 
 BIG: Final = "the number has more than 64 bits"
-"""Why an integer is refused."""
+"""Reason for refusing an integer."""
 
 EVENTS_PER_ROW_MAX: Final = 10_000
-"""Most values that ``each`` may repeat an event for."""
+"""Largest number of values for which ``each`` may repeat an event."""
 
 ROW_ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
-"""What an expression may raise on a row."""
+"""Errors that an expression may raise on a row."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -88,7 +88,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return value if math.isfinite(value) else _bad("it is not a finite number")
     if depth > _DEPTH_MAX:
         _bad(f"it is nested more than {_DEPTH_MAX} deep")
-    # a copy: events of one row must not share what a script could change
+    # a copy, because events of one row must not share objects that a script could change
     if kind is dict:
         return {name: _plain(part, depth + 1) for name, part in value.items()}
     return [_plain(part, depth + 1) for part in value]
@@ -130,7 +130,7 @@ def _modulo(left: Any, right: Any) -> Any:
 
 
 def _timestamp(value: Any) -> int:
-    """Read an ISO 8601 date and time; without a zone it is UTC."""
+    """Parse an ISO 8601 date and time; without a zone it is UTC."""
     try:
         when = datetime.fromisoformat(_to_text(value).strip())
     except ValueError as error:
@@ -141,7 +141,7 @@ def _timestamp(value: Any) -> int:
 
 
 def _part(value: Any, name: str | int, default: Any = None) -> Any:
-    """Return a part of an object or a list, the default where there is none."""
+    """Return a part of an object or a list, or the default if it is missing."""
     if type(value) is dict:
         field = value.get(name)
     elif type(value) is list and type(name) is int and -len(value) <= name < len(value):
@@ -188,4 +188,4 @@ RUNTIME: Final[Mapping[str, Any]] = {
     "modulo": _modulo,
     "ROW_ERRORS": ROW_ERRORS,
 }
-"""The global names of a generated function; it has no others."""
+"""All global names of a generated function."""

@@ -1,7 +1,7 @@
-"""The YAML keys of a mapping: how rows become events.
+"""The YAML keys of a mapping from rows to events.
 
-Everything that can be checked without a row is checked, so that ``walle validate``
-finds it: the keys and every expression's syntax here, their types in ``model``.
+Everything that needs no row is checked, so that ``walle validate`` finds it: the keys and
+the syntax of expressions here, and their types in ``model``.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -18,7 +18,7 @@ from walle_stream.spec.strict import Strict
 
 
 def _literal_text(value: Any) -> Any:
-    # YAML reads 0 and true as values: as expressions they are the same literals
+    # YAML parses 0 and true as values; as expressions they are the same literals
     return repr(value) if isinstance(value, bool | int | float) else value
 
 
@@ -33,14 +33,14 @@ type Expression = Annotated[
     AfterValidator(_checked),
     Field(max_length=EXPRESSION_MAX_CHARACTERS),
 ]
-"""Text in the language of ``expressions``."""
+"""An expression in the language of ``expressions``."""
 
 type Name = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$", max_length=100)]
 """A name that expressions can use."""
 
 
 class EachModel(Strict):
-    """Repeats an event for every value of a list."""
+    """Repetition of an event for every value of a list."""
 
     name: Name = Field(description="Name of the value in the event's expressions.")
     in_: Expression = Field(alias="in", description="The list.")
@@ -56,11 +56,11 @@ class EachModel(Strict):
 
 
 class EventModel(Strict):
-    """One event that a row may give."""
+    """An event that a row may give."""
 
-    kind: Kind = Field(description="Which of the five basic kinds.")
+    kind: Kind = Field(description="One of the five basic kinds.")
     when: Expression | None = Field(
-        default=None, description="Only rows for which this holds give the event."
+        default=None, description="Condition; only rows that meet it give the event."
     )
     each: EachModel | None = Field(
         default=None, description="Repeat the event for every value of a list."
@@ -70,13 +70,13 @@ class EventModel(Strict):
     )
     page: Expression = Field(description="Page id; text in quotes, for example \"'home'\".")
     instance: Expression | None = Field(
-        default=None, description="Which visit of the page; the latest one when left out."
+        default=None, description="Id of the visit of the page; the latest visit when left out."
     )
     id: Expression | None = Field(
         default=None, description="Event id that triggers match; the kind when left out."
     )
     uid: Expression | None = Field(
-        default=None, description="Identity of the occurrence: a second one is a duplicate."
+        default=None, description="Identity; a second event with the same one is a duplicate."
     )
     contents: dict[str, Expression] = Field(
         default_factory=dict, description="Item, widget and free fields."
@@ -84,17 +84,15 @@ class EventModel(Strict):
 
 
 class RowKeys(Strict):
-    """What rows are, and which events they give; ``RowMapping`` before it is compiled."""
+    """Format of rows and their events; ``RowMapping`` before it is compiled."""
 
     format: Literal["csv", "jsonl"] = Field(
-        default="jsonl", description="An object of JSON, or a line of CSV."
+        default="jsonl", description="Format of a row: a JSON object, or a line of CSV."
     )
-    delimiter: str = Field(default=",", description="CSV: what separates columns.")
-    quote: str = Field(
-        default='"', description="CSV: the quotation mark; empty when quotes mean nothing."
-    )
+    delimiter: str = Field(default=",", description="CSV: separator of columns.")
+    quote: str = Field(default='"', description="CSV: quotation mark; empty turns quoting off.")
     columns: dict[str, ColumnType] = Field(
-        default_factory=dict, description="CSV: types of columns; those not listed are text."
+        default_factory=dict, description="CSV: types of columns; other columns are text."
     )
     explode: str | None = Field(
         default=None,
@@ -110,14 +108,14 @@ class RowKeys(Strict):
     time: Expression | None = Field(
         default=None, description="The row's time, epoch milliseconds; the record's when left out."
     )
-    # the length is checked below: pydantic would report it beside every error inside, too
+    # the length is checked below, because pydantic would report it with every inner error
     events: tuple[EventModel, ...] = Field(
         description="Events of a row, in order.", json_schema_extra={"minItems": 1}
     )
 
     @property
     def row_identity(self) -> tuple[str, ...]:
-        """Expressions; a row whose values were seen before is a duplicate. None: no row is."""
+        """Expressions that identify a row, to find duplicates; without any, no row is one."""
         return ()
 
     @model_validator(mode="after")

@@ -1,9 +1,9 @@
-"""Where the values of columns and fields are found in a row.
+"""Places of the values of columns and fields in a row.
 
-A CSV row is a list of texts; ``CsvLayout`` reads by position and converts to
-the declared type. A JSON Lines row is a struct that holds only the fields that
-expressions use; ``JsonLayout`` learns which these are while the mapping is
-compiled, and the decoder skips all others.
+A CSV row is a list of texts. ``CsvLayout`` reads by position and converts to the
+declared type. A JSON Lines row is a struct with only the fields that expressions
+use. ``JsonLayout`` learns these fields while the mapping is compiled, and the
+decoder skips all others.
 """
 
 import ast
@@ -18,18 +18,18 @@ import msgspec
 from walle_stream.reading.mapping.translate import Typed
 
 type ColumnType = Literal["str", "int", "float", "bool"]
-"""What a column's text can be converted to."""
+"""Types to which a column's text can be converted."""
 
 
 class RowLayout(ABC):
-    """How the row function reads a row."""
+    """Access of the row function to a row."""
 
     constants: ClassVar[Mapping[str, Any]] = {"UNSET": msgspec.UNSET}
     """Names that the loading expressions need."""
     has_types: ClassVar[bool]
-    """Whether columns are converted, so that a column can be at fault."""
+    """Whether columns are converted, so that a column may cause a failure."""
     has_record = False
-    """Whether a row comes with the key and the time of a record: ``k`` and ``g``."""
+    """Whether a row comes with the key ``k`` and the time ``g`` of its record."""
 
     _row = "fields"  # names of a row's parts
 
@@ -39,26 +39,26 @@ class RowLayout(ABC):
 
     @abstractmethod
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:
-        """Return an expression for a value that must be there.
+        """Return an expression for a required value.
 
         Raises:
-            LookupError: No row can have it; says what there is.
+            LookupError: No row can have the value.
         """
 
     @abstractmethod
     def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
-        """Return an expression for a value, null where it is missing."""
+        """Return an expression for a value, null if it is missing."""
 
 
 class CsvLayout(RowLayout):
-    """Rows are lists of texts in the order of the header."""
+    """Layout of rows that are lists of texts in the order of the header."""
 
     has_types = True
 
     def __init__(self, types: Mapping[str, ColumnType], header: Sequence[str] | None) -> None:
-        """Begin; columns without a declared type are text.
+        """Keep types and header; columns without a declared type are text.
 
-        Without a header, when only the definition is checked, any column may be there.
+        Without a header, when only the definition is checked, any column may exist.
         """
         self._types = types
         self._header = header
@@ -68,7 +68,7 @@ class CsvLayout(RowLayout):
         """Return an expression for a column's value.
 
         Raises:
-            LookupError: The header lacks it, or has it twice.
+            LookupError: The header lacks the column, or has it twice.
         """
         header = self._header
         if header is None:
@@ -83,7 +83,7 @@ class CsvLayout(RowLayout):
 
     @override
     def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
-        """Return an expression for a column's value; an empty cell is missing."""
+        """Return an expression for a column's value; an empty cell counts as missing."""
         if self._header is not None and name not in self._header:
             return ast.Constant(None), "none"
         value, type_ = self.load(name, temporary)
@@ -98,16 +98,16 @@ class CsvLayout(RowLayout):
 
 
 class JsonLayout(RowLayout):
-    """Rows are structs with the used fields, or pairs of them when exploded."""
+    """Layout of rows that are structs with the used fields, or pairs of them when exploded."""
 
     has_types = False
 
     def __init__(self, explode: str | None) -> None:
-        """Begin; the rows are the elements of the list ``explode``, if any."""
+        """Begin without fields; with ``explode``, the rows are the elements of that list."""
         self.explode = explode
         self._row = "r" if explode is None else "(r, p)"
         self.fields: dict[str, str] = {}
-        """Attribute of the struct for each field that is used."""
+        """Attribute of the struct for each used field."""
 
     @override
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:
@@ -117,7 +117,7 @@ class JsonLayout(RowLayout):
 
     @override
     def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
-        """Return an expression for a field's value, null where it is missing."""
+        """Return an expression for a field's value, null if it is missing."""
         return self._field(name, temporary(), ast.Constant(None))
 
     def _field(self, name: str, local: str, otherwise: ast.expr) -> Typed:
@@ -139,13 +139,13 @@ class JsonLayout(RowLayout):
         return msgspec.defstruct("Row", self._fields(), rename=self._names())
 
     def parent_type(self, element: type[msgspec.Struct]) -> type[msgspec.Struct]:
-        """Return the struct of a record whose list has elements of a type."""
+        """Return the struct of a record whose list has elements of this type."""
         elements: tuple[str, Any] = ("elements", GenericAlias(list, (element,)))
         names = self._names() | {"elements": self.explode or ""}
         return msgspec.defstruct("Record", [elements, *self._fields()], rename=names)
 
     def _fields(self) -> list[tuple[str, Any, Any]]:
-        # null is a value like others, unset is a field that the record does not have
+        # null is an ordinary value; unset means that the record lacks the field
         return [(name, Any, msgspec.UNSET) for name in self.fields.values()]
 
     def _names(self) -> dict[str, str]:

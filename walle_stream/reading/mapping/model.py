@@ -1,4 +1,4 @@
-"""A mapping that can be compiled, and what is known of its events before a row is read."""
+"""A compilable mapping, and the ids of its events that are known before any row."""
 
 import json
 from typing import Self
@@ -13,12 +13,12 @@ from walle_stream.reading.mapping.keys import RowKeys
 
 
 class RowMapping(RowKeys):
-    """What rows are, and which events they give."""
+    """Format of rows and their events."""
 
     @property
     def declared(self) -> DeclaredIds:
-        """Ids and pages that stand here as literals."""
-        # without an id of its own an event has its kind's
+        """Ids and pages that the mapping has as literals."""
+        # an event without its own id has its kind as id
         ids = [{event.kind} if event.id is None else literals(event.id) for event in self.events]
         pages = [literals(event.page) for event in self.events]
         return DeclaredIds(
@@ -30,8 +30,8 @@ class RowMapping(RowKeys):
 
     @property
     def digest(self) -> str:
-        """What tells it from others, hexadecimal."""
-        # without defaults: a key that a later version adds does not change old sources
+        """Digest that identifies the mapping, hexadecimal."""
+        # without defaults, so that a key of a later version does not change old digests
         keys = self.model_dump(mode="json", exclude={"path"}, exclude_defaults=True)
         return text_digest(json.dumps(keys, sort_keys=True).encode())
 

@@ -1,15 +1,13 @@
-"""Cuts a byte stream into records, in bounded memory, and records into rows.
+"""Cutting of a byte stream into records, in bounded memory, and of records into rows.
 
-``CsvRecords`` and ``JsonRecords`` yield one ``Record`` per row, also for rows
-that cannot be read (their values are a ``BrokenRow``), so that a broken line
-is a fact about the line and never an end of the source. No more than the bound
-of one record is held, however long a line is. ``JsonRows`` and ``csv_decoder``
-are for records that come one by one, as a topic's do.
+``CsvRecords`` and ``JsonRecords`` yield one ``Record`` per row. The values of an
+unreadable row are a ``BrokenRow``, so that a broken line never ends the source.
+They hold at most the bound of one record, however long a line is. ``JsonRows`` and
+``csv_decoder`` are for records that come one by one, like those of a topic.
 
-A quote that opens a CSV field may reach over lines. When the record that it
-opens turns out broken, or does not end within the bound, only its first line
-is broken; the lines after it are read anew, so that one stray quote costs one
-row and not the rest of the file.
+A quoted CSV field may span lines. If its record is broken, or does not end within
+the bound, only the first line is broken. The lines after it are read again, so that
+a stray quote costs one row and not the rest of the file.
 """
 
 import csv
@@ -31,27 +29,26 @@ _BLANK_BYTES: Final = 3
 
 
 class BrokenRow(msgspec.Struct, frozen=True):
-    """In the place of a row's values: why there are none."""
+    """Reason in place of the values of an unreadable row."""
 
     route: DeadLetterRoute
     reason: str
     error: str = ""
     """Class of the exception, when there was one."""
     digest: str = ""
-    """Of the whole record when it was not held whole."""
+    """Digest of the whole record, if only a part of it was held."""
 
 
 type Row = tuple[Any, int]
-"""Values or ``BrokenRow``; place in the exploded list from 0, or -1."""
+"""Values or ``BrokenRow``; index in the exploded list from 0, or -1."""
 
 type Record = tuple[Any, int, bytes, int, int]
-"""Values or ``BrokenRow``; bytes of the source that it took; its text (the
-beginning if it was too long); line number from 1; place in the exploded list
-from 0, or -1."""
+"""Values or ``BrokenRow``; bytes taken from the source; text (the beginning of a
+record that is too long); line number from 1; index in the exploded list from 0, or -1."""
 
 
 class _Lines:
-    """Physical lines with a bound, and the way back for lines read ahead."""
+    """Physical lines with a bound, which can take back lines that were read ahead."""
 
     __slots__ = ("_readline", "_returned", "max_bytes", "number")
 
@@ -62,7 +59,7 @@ class _Lines:
         self._returned: deque[bytes] = deque()
 
     def next(self) -> bytes:
-        """Return the next line, b"" at the end; over the bound it is only a part."""
+        """Return the next line, b"" at the end; of a line over the bound only a part."""
         self.number += 1
         if self._returned:
             return self._returned.popleft()
@@ -74,7 +71,7 @@ class _Lines:
         self.number -= len(lines)
 
     def oversized(self, line: bytes) -> Record:
-        """Read over the rest of a line that is too long."""
+        """Skip the rest of a line that is too long."""
         digest = blake2b(line, digest_size=_DIGEST_BYTES)
         size = len(line)
         part = line
@@ -93,13 +90,13 @@ class CsvRecords:
     def __init__(self, stream: BinaryIO, delimiter: str, quote: str, max_bytes: int) -> None:
         """Begin at the position of a stream of decompressed bytes with a bounded ``readline``.
 
-        An empty quote means nothing. The longest record counts with its line ends.
+        An empty ``quote`` turns quoting off. ``max_bytes`` includes line ends.
         """
         self._lines = _Lines(stream, max_bytes)
         self._delimiter = delimiter
         self._quote = quote.encode()
         self._feed = _Feed(self._lines)
-        # a process-wide limit of the csv module, only ever raised: records are bounded here
+        # the csv module's limit is process-wide and only raised; records are bounded here
         csv.field_size_limit(max(csv.field_size_limit(), max_bytes))
         self._parser = (
             csv.reader(self._feed, delimiter=delimiter, quotechar=quote, strict=True)
@@ -108,18 +105,18 @@ class CsvRecords:
         )
 
     def header(self) -> list[str] | None:
-        """Read the first record that is not blank as names; None at the end."""
+        """Return the first non-blank record as names of columns; None at the end."""
         for values, *_ in self._records(None):
             return values if isinstance(values, list) else None
         return None
 
     def rows(self, width: int) -> Iterator[Record]:
-        """Yield the rows, each of which must have ``width`` columns."""
+        """Yield the rows; each must have ``width`` columns."""
         return self._records(width)
 
     def _records(self, width: int | None) -> Iterator[Record]:
         lines, delimiter = self._lines, self._delimiter
-        # no line holds two line ends: then the quick way is taken always
+        # no line has two line ends, so without quoting the fast way is always taken
         quote = self._quote if self._parser is not None else b"\n\n"
         next_line, max_bytes = lines.next, lines.max_bytes
         while line := next_line():
@@ -155,7 +152,7 @@ class CsvRecords:
 
 
 class _Feed:
-    """Gives the csv parser the lines of one record, as many as it asks for."""
+    """Source of lines for the csv parser, which takes the lines of one record."""
 
     def __init__(self, lines: _Lines) -> None:
         self.taken: list[bytes] = []
@@ -192,10 +189,10 @@ class _Feed:
 
 
 class JsonRows:
-    """Decodes JSON records to rows: structs of the used fields."""
+    """Decoder of JSON records to rows: structs of the used fields."""
 
     def __init__(self, layout: JsonLayout) -> None:
-        """Begin."""
+        """Make the decoder of a compiled mapping's layout."""
         self._row_type = layout.row_type()
         self._explode = layout.explode
         record_type = (
@@ -208,7 +205,7 @@ class JsonRows:
         """Return the rows of one record."""
         try:
             if not text.isascii():
-                text.decode()  # msgspec does not look into fields that are not used
+                text.decode()  # msgspec does not check unused fields
             record: Any = self._decode(text)
         except DECODE_ERRORS as error:
             return self._broken(text, error)
@@ -220,7 +217,7 @@ class JsonRows:
         row = BrokenRow("decode", f"not a JSON record: {error}", type(error).__name__)
         record = self._any_record(text) if isinstance(error, msgspec.ValidationError) else None
         if record is not None and self._explode is not None:
-            # a record, but not with a list of objects: see which part is at fault
+            # a record without a list of objects: find the faulty part
             elements = record.pop(self._explode, None)
             if isinstance(elements, list):
                 return [(self._converted(record, x), index) for index, x in enumerate(elements)]
@@ -230,7 +227,7 @@ class JsonRows:
     def _any_record(self, text: bytes) -> dict[str, Any] | None:
         try:
             record = self._anything.decode(text)
-        except (msgspec.DecodeError, RecursionError):  # such as a number beyond all ranges
+        except (msgspec.DecodeError, RecursionError):  # such as a number out of range
             return None
         return record if isinstance(record, dict) else None
 
@@ -246,7 +243,7 @@ class JsonRecords:
     def __init__(self, stream: BinaryIO, rows: JsonRows, max_bytes: int) -> None:
         """Begin at the position of a stream of decompressed bytes with a bounded ``readline``.
 
-        The longest record counts with its line end.
+        ``max_bytes`` includes the line end.
         """
         self._lines = _Lines(stream, max_bytes)
         self._decode = rows.decode
@@ -259,12 +256,12 @@ class JsonRecords:
                 yield lines.oversized(line)
             elif not line.isspace():
                 for values, index in decode(line):
-                    # the line's bytes are counted once, with its first row
+                    # the line's bytes count once, with its first row
                     yield values, 0 if index > 0 else len(line), line, lines.number, index
 
 
 def csv_decoder(delimiter: str, quote: str, width: int) -> Callable[[bytes], list[Row]]:
-    """Return what decodes one record of CSV, as ``JsonRows.decode`` does one of JSON."""
+    """Return a function that decodes one CSV record, like ``JsonRows.decode`` for JSON."""
 
     def decode(text: bytes) -> list[Row]:
         records = CsvRecords(BytesIO(text), delimiter, quote, len(text))

@@ -1,9 +1,8 @@
-"""Translates an allowed expression to the tree of the row function.
+"""Translation of an allowed expression to the tree of the row function.
 
-Names become whatever a subclass says; types are inferred on the
-way, so that mistakes which can never work (text times a number, a text column
-compared with a number) are errors of the definition, and so that the row
-function checks at run time only what is not known before.
+A subclass translates names. Types are inferred on the way. So an expression that
+can never work (text times a number, a text column compared with a number) is an
+error of the definition, and the row function checks only unknown types at run time.
 """
 
 import ast
@@ -14,10 +13,10 @@ from typing import Final, Literal
 from walle_stream.reading.mapping.expressions import ExpressionError
 
 type ValueType = Literal["int", "float", "bool", "str", "none", "list", "strs", "any"]
-"""What is known of a value; ``strs`` is a list of texts, ``any`` is unknown."""
+"""Inferred type of a value; ``strs`` is a list of texts, ``any`` is unknown."""
 
 type Typed = tuple[ast.expr, ValueType]
-"""A translated expression and what is known of its value."""
+"""A translated expression and the inferred type of its value."""
 
 _NUMBERS: Final = frozenset({"int", "float", "bool"})
 _LISTS: Final = frozenset({"list", "strs"})
@@ -46,32 +45,32 @@ _CALLED_FUNCTIONS_OF_TEXT: Final = frozenset({"lower", "upper", "strip", "split"
 
 
 class Translator(ABC):
-    """Translates the expressions of one place; a subclass knows what names stand for there."""
+    """Translator of the expressions of one place, where a subclass gives names their meaning."""
 
     @abstractmethod
     def value(self, name: str, node: ast.expr, *, is_sure: bool) -> Typed:
         """Return the value of a column or a computed value; ``node`` is for errors.
 
-        ``is_sure``: the expression needs it whatever the row holds.
+        ``is_sure`` means that the expression needs the value for every row.
         """
 
     @abstractmethod
     def optional(self, name: str, node: ast.expr) -> Typed:
-        """Return a column's value, null when the row has none."""
+        """Return a column's value, null if the row lacks it."""
 
     @abstractmethod
     def temporary(self) -> str:
-        """Return a fresh local name."""
+        """Return a new local name."""
 
     def translate(  # noqa: C901, PLR0911 - one case per node type
         self, node: ast.expr, *, is_sure: bool = True
     ) -> Typed:
-        """Translate one tree from ``parse_expression``, which is not changed.
+        """Translate a tree from ``parse_expression``, which stays unchanged.
 
-        It is not ``is_sure`` inside a branch that a row may not take.
+        ``is_sure`` is False inside a branch that a row may not take.
 
         Raises:
-            ExpressionError: It can never give a value.
+            ExpressionError: The expression can never give a value.
         """
         match node:
             case ast.Name():
@@ -112,7 +111,7 @@ class Translator(ABC):
         elif isinstance(node.op, ast.Add) and types <= _LISTS:
             type_ = "list"
         elif types - {"any"} - _NUMBERS:
-            # with Add, one side may be text while the other is not known
+            # with Add, one side may be text and the other unknown
             if not (isinstance(node.op, ast.Add) and "any" in types and "none" not in types):
                 raise ExpressionError(_mismatch(node.op, left_type, right_type), node)
             type_ = "str" if "str" in types else "any"
@@ -176,7 +175,7 @@ class Translator(ABC):
         if name in {"str", "int", "float"} and types[0] == name:
             return values[0], types[0]
         if name == "round":
-            # round(x) is an integer, round(x, n) stays what x is
+            # round(x) is an integer, and round(x, n) has the type of x
             known = types[0] if types[0] in {"int", "float"} else "any"
             return call(name, *values), "int" if len(values) == 1 else known
         if name == "abs":
@@ -215,7 +214,7 @@ class Translator(ABC):
             ast.Tuple([ast.Constant(name), test], ast.Load())
             for name, test in zip(names, tests, strict=True)
         ]
-        # most rows have none of the flags: then no call is made
+        # most rows have none of the flags, and need no call
         is_any = ast.BoolOp(ast.Or(), tests) if len(tests) > 1 else tests[0]
         return ast.IfExp(is_any, call("flags", *pairs), ast.List([], ast.Load())), "strs"
 

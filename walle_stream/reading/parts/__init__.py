@@ -1,11 +1,11 @@
-"""A source that ``walle partition`` cut by partition: each host reads its own parts alone.
+"""A source that ``walle partition`` cut by partition, so that each host reads only its own parts.
 
-Comes in: a folder with a manifest and a file for each partition, of *frames*: what the source gave
-the partition, as events, counts and dead letters, so that nothing need be decided twice. Goes
-out: the same ``SourceBatch`` contents as the source in one piece gives, by partition.
+The input is a folder with a manifest and a file of *frames* for each partition. A frame has the
+events, counts and dead letters of the partition, so that nothing is decided twice. The output is
+the same ``SourceBatch`` contents, by partition, as from the source in one piece.
 
-``layout`` has the bytes; ``source`` the source and its identity, and how a connector finds it;
-``reader`` reads, ``app.cutting`` writes.
+``layout`` has the bytes, and ``source`` has the source, its identity and the way to find it.
+``reader`` reads parts, and ``app.cutting`` writes them.
 """
 
 from walle_stream.reading.parts.source import PartedSource, parted

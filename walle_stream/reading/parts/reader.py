@@ -1,4 +1,4 @@
-"""Reads parts, of each wanted partition in turn, some of its bytes at a time."""
+"""Reader of parts, which takes a block of each wanted partition in turn."""
 
 import logging
 from bisect import bisect_right
@@ -19,66 +19,66 @@ from walle_stream.reading.source import Opening
 
 _BLOCKS_BYTES: Final = 64 * 2**20
 _BLOCK_MIN_BYTES: Final = 2**16
-_BLOCK_MAX_BYTES: Final = 2**20  # that takes an object store some ten milliseconds
+_BLOCK_MAX_BYTES: Final = 2**20  # takes an object store about ten milliseconds
 
 _log = logging.getLogger(__name__)
 
 
 class PartPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A place in a part."""
+    """A position in a part."""
 
     what = "a source in parts"
     order = ("at", "step")
 
     at: Count = 0
-    """Where the frame begins that is given next, or was given in part."""
+    """Offset of the next frame, or of a frame that was returned in part."""
     step: Count = 0
-    """Steps of it that were given, each of at most one event and one row."""
+    """Returned steps of the frame; a step has at most one event and one row."""
     taken: Count = 0
     """Rows up to here."""
     digest: str = ""
-    """Of the cut that it is a place in."""
+    """Digest of the cut to which the position belongs."""
 
 
 class PartLane(Lane[PartPosition]):
-    """A partition, and the frame that it is at."""
+    """A partition with its current frame."""
 
     __slots__ = ("block", "block_at", "end", "frame")
     _uncounted = 0
 
     def __init__(self, number: int, done: PartPosition) -> None:
-        """Begin."""
+        """Begin at a position, without a frame."""
         super().__init__(number, done)
         self.frame: Frame | None = None
         self.end = done.at
-        """Where the frame ends; where none was read, where it begins."""
+        """Offset of the frame's end; without a frame, offset of the next one."""
         self.block, self.block_at = b"", done.at
-        """Bytes that were read, and where they begin."""
+        """Bytes that were read, and their offset."""
 
 
 class PartReader(LaneReader[PartPosition]):
-    """Parts that were opened at their partitions' offsets. One thread.
+    """Open parts at their partitions' offsets, for one thread.
 
-    A limit is shared: rows of different parts have no common order.
+    Parts share a limit, because their rows have no common order.
     """
 
     lane_type = PartLane
     _lanes: dict[int, PartLane]  # type: ignore[assignment] # of that type
 
     def __init__(self, objects: ObjectStore, manifest: Manifest, opening: Opening) -> None:
-        """Begin; no part is opened yet.
+        """Begin without opening a part.
 
         Raises:
-            SourceError: An offset is not of a source in parts, or of these.
+            SourceError: An offset is not of a source in parts, or of other parts.
         """
         super().__init__(opening._replace(limit=None), PartPosition())
         self._objects, self._digest, self._parts = objects, manifest.digest, manifest.parts
         for lane in self._lanes.values():
             if lane.done.digest not in {"", self._digest}:
                 raise SourceError(
-                    f"{objects.place} was cut from another file, or otherwise, than the parts of "
-                    f"which partition {lane.number} has read some: give a new data directory and, "
-                    "with spec.state.snapshots, another place for them"
+                    f"{objects.place} was cut from another file, or in another way, than the parts "
+                    f"that partition {lane.number} has read: give a new data directory and, with "
+                    "spec.state.snapshots, another place for snapshots"
                 )
         rows = [part.rows for part in manifest.parts]
         taken = [lane.done.taken for lane in self._lanes.values()]
@@ -93,7 +93,7 @@ class PartReader(LaneReader[PartPosition]):
     @override
     def _go_on(self) -> bool:
         if self.keeps_raw:
-            raise SourceError("parts have no raw rows: run with --ledger over the file itself")
+            raise SourceError("parts have no raw rows: use --ledger with the original file")
         try:
             for _ in range(len(self._waiting)):
                 if self._take(self._waiting[0]):
@@ -125,7 +125,7 @@ class PartReader(LaneReader[PartPosition]):
         steps = max(len(events), rows, 1)
         stop = min(done.step + room, steps)
         lane.events = events[len(events) * done.step // steps : len(events) * stop // steps]
-        # dead letters first, then duplicates: in a partition nobody can tell
+        # dead letters first, then duplicates; their order within a partition does not matter
         first, last = rows * done.step // steps, rows * stop // steps
         lane.dead_letters = letters[first:last]
         lane.late_rows = sum(letter.route == "late" for letter in lane.dead_letters)
@@ -165,13 +165,13 @@ class PartReader(LaneReader[PartPosition]):
             size = min(left, self._block_bytes)
             more = self._objects.read(name, at + len(rest), size) if left else b""
             if not more:
-                return rest  # cut, as its end says
+                return rest  # a truncated line without its end
             lane.block, lane.block_at = rest + more, at
         return lane.block[at - lane.block_at : stop]
 
     def _tell_away(self, error: StoreUnreachableError) -> None:
         if not self._is_away:
-            _log.warning("parts are waited for: %s", error)
+            _log.warning("waiting for parts: %s", error)
         self._is_away = True
 
     @override
@@ -182,21 +182,21 @@ class PartReader(LaneReader[PartPosition]):
     @property
     @override
     def progress(self) -> float:
-        """Share of the wanted parts that was read, 0-1."""
+        """Share of the wanted parts that was read, 0 to 1."""
         size = sum(self._parts[number].size_bytes for number in self._lanes)
         return 1.0 - self.unread.size_bytes / size if size else 1.0
 
     @property
     @override
     def unread(self) -> Unread:
-        """Rows and bytes of the wanted parts that were not read."""
+        """Unread rows and bytes of the wanted parts."""
         left = [(self._parts[number], lane.done) for number, lane in self._lanes.items()]
         rows = sum(part.rows - done.taken for part, done in left)
         return Unread(rows, sum(part.size_bytes - done.at for part, done in left))
 
 
 def _stops(taken: Sequence[int], rows: Sequence[int], limit: int) -> list[int]:
-    """Return up to how many rows each part is read: ``limit`` more, of the least read first."""
+    """Return the row at which each part stops, to read ``limit`` more, least-read parts first."""
 
     def at(level: int) -> list[int]:
         return [max(min(level, most), done) for most, done in zip(rows, taken, strict=True)]

@@ -1,4 +1,4 @@
-"""The source that a folder of parts is, in the place of the file that was cut."""
+"""The source in a folder of parts, which replaces the file that was cut."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -19,21 +19,21 @@ _FORMAT: Final = "parts"
 
 
 def parted(model: Any, reach: "Callable[[str], ObjectStore]") -> "PartedSource | None":
-    """Return the source of a section ``spec.source`` whose ``path`` has parts; else None.
+    """Return the source of a section ``spec.source`` whose ``path`` has parts, or None.
 
-    ``path`` is a folder, or the URL of one in an object store; ``reach`` opens either.
+    ``path`` is a folder, or its URL in an object store; ``reach`` opens either.
     """
     is_file = isinstance(model.path, Path) and not model.path.is_dir()
     return None if is_file else PartedSource(model, reach(str(model.path)))
 
 
 class PartedSource(LaneSource):
-    """A source in parts; it never grows. Everything but its making reads the manifest."""
+    """A source in parts, which never grows; every use except its making reads the manifest."""
 
     reads_apart = True
 
     def __init__(self, model: Any, objects: "ObjectStore") -> None:
-        """Keep the definition, and what its ``path`` leads to."""
+        """Keep the rules of the definition, and the object store of its ``path``."""
         self.name = f"source {objects.place!r}"
         self._objects = objects
         self.declared: DeclaredIds | None = getattr(model, "declared", None)
@@ -57,27 +57,31 @@ class PartedSource(LaneSource):
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """What all parts contain; not where they are, nor when they were cut."""
+        """Identity of the contents of all parts, without their place or time."""
         return {"format": _FORMAT, "digest": self._manifest.digest}
 
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs from a stored fingerprint."""
+        """Return the difference from a stored fingerprint as text."""
         before = stored.get("format")
-        return super().difference(stored) if before == _FORMAT else f"it is parts, before {before}"
+        return (
+            super().difference(stored)
+            if before == _FORMAT
+            else f"it is in parts now, but was {before}"
+        )
 
     @override
     def check_placing(self, partition_count: int, placing: Placing) -> None:
-        """Refuse a pipeline that has its devices elsewhere; see ``ports.Source.check_placing``.
+        """Refuse a pipeline that places devices differently; see ``ports.Source.check_placing``.
 
         Raises:
-            SourceError: It has.
+            SourceError: The number of partitions or the rule differs.
         """
         count = len(self._manifest.parts)
         if count != partition_count:
             raise SourceError(
-                f"{self.name} has {count} parts, the pipeline {partition_count} partitions: run "
-                f"walle partition again, or set spec.runtime.partitions={count}"
+                f"{self.name} has {count} parts, but the pipeline {partition_count} partitions: "
+                f"run walle partition again, or set spec.runtime.partitions={count}"
             )
         if self._manifest.placing != placing_mark(placing):
             raise SourceError(

@@ -1,1 +1,1 @@
-"""What the conformance suite of backends is made of: facts, programs, comparisons."""
+"""Parts of the conformance suite of backends: facts, programs, comparisons."""

@@ -1,7 +1,7 @@
-"""What atomic operators give, written out: operator, dtype, inputs, output.
+"""Written-out results of atomic operators: operator, dtype, inputs, output.
 
-Only what a definition must say: special values, ends of ranges, halves, signs of
-zeros. A float that is computed here is exact.
+They cover the cases that a definition must state: special values, ends of ranges, halves, signs of
+zeros. Floats computed here are exact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An operator of one shape, ``(n,)``, unless its parameters say more."""
+    """A result of an operator on tensors of shape ``(n,)``, unless its parameters say otherwise."""
 
     operator: Operator
     dtypes: Sequence[str]
-    """Of the inputs, all of them the same; a condition is bool."""
+    """Dtypes to test, each for all inputs; a condition is bool."""
     inputs: Sequence[Elements]
     output: Elements
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -164,7 +164,7 @@ OTHER_FACTS: Final = (
 CASTS: Final = (
     ("float64", "float32", [1e39, -1e39, 1 + 2**-24, nan, -0.0], [inf, -inf, 1.0, nan, -0.0]),
     ("float64", "float16", [65519.0, 65520.0, 2**-25, -(2**-24)], [65504.0, inf, 0.0, -(2**-24)]),
-    # beside the middle of two: rounding by way of float32 would lose on which side
+    # just beside the middle of two values: rounding through float32 would lose the side
     ("float64", "float16", [1 + 2**-11 + 2**-40], [1 + 2**-10]),
     ("float64", "bfloat16", [1 + 2**-8 + 2**-40, 1 + 2**-8], [1 + 2**-7, 1.0]),
     (
@@ -191,4 +191,4 @@ CASTS: Final = (
     ("float32", "object", [0.1, 1e10, nan, -inf, 3.0], ["0.1", "10000000000", "NaN", "-INF", "3"]),
     ("int64", "object", [-5, 12], ["-5", "12"]),
 )
-"""Of ``CAST``: from, to, elements, what they become."""
+"""Results of ``CAST``: source dtype, target dtype, elements, wanted elements."""

@@ -27,31 +27,31 @@ from walle_stream.testing.backend.steps import (
 THREADS: Final = 4
 
 CHAIN_ULPS: Final = 256
-"""Of the greater of an element and 1, what many steps may lose."""
+"""Error limit of many steps, in units in the last place of an element or of 1, if greater."""
 
 
 class PlanSuite(ABC):
     """A part of ``BackendSuite``."""
 
     large: ClassVar[Shape] = (300, 96)
-    """Of programs that do not fit into a cache; a slow backend may choose less."""
+    """Shape of tensors that do not fit into a cache; a slow backend may choose a smaller one."""
 
     @abstractmethod
     def make_backend(self) -> Backend:
-        """Make the backend under test."""
+        """Return a new backend under test."""
 
     def make_judge(self) -> Backend:
-        """Make the backend that it must equal: the definition, the reference."""
+        """Return the backend whose results are right: the reference."""
         return Interpreter()
 
     @pytest.fixture
     def backend(self) -> Backend:
-        """Make the backend under test."""
+        """Return the backend under test."""
         return self.make_backend()
 
     @pytest.fixture
     def judge(self) -> Backend:
-        """Make the backend that it must equal."""
+        """Return the backend whose results are right."""
         return self.make_judge()
 
     # Programs
@@ -60,7 +60,7 @@ class PlanSuite(ABC):
     def test_a_chain_of_steps_equals_the_judge(
         self, backend: Backend, judge: Backend, seed: int
     ) -> None:
-        """Passes, tiles and memory that is used twice change nothing."""
+        """Passes, tiles and reuse of memory do not change results."""
         shape = [(5, 7), (1,), (0, 4), self.large, (513, 3)][seed % 5]
         name = ("float32", "float64", "float16")[seed % 3]
         program = chain_of(seed, shape, dtype_of(name), count=6 + seed)
@@ -71,7 +71,7 @@ class PlanSuite(ABC):
             assert not difference(theirs, mine, CHAIN_ULPS, least=1)
 
     def test_a_plan_gives_the_same_each_time(self, backend: Backend) -> None:
-        """Other plans may have run before."""
+        """Results do not depend on earlier runs."""
         program = chain_of(3, (40, 30), dtype_of("float32"))
         plan = backend.plan(program)
         runs = [[elements(x.dtype, x.shape, seed) for x in program.inputs] for seed in (1, 2)]
@@ -80,7 +80,7 @@ class PlanSuite(ABC):
         assert any(difference(x, y) for x, y in zip(first, other, strict=True))
 
     def test_an_input_that_nobody_reads_is_given_all_the_same(self, backend: Backend) -> None:
-        """And a step whose output nobody reads disturbs nobody."""
+        """Unread inputs and steps with unread outputs do not change results."""
         x, dead = (Tensor((2, 3), np.dtype(np.float32)) for _ in range(2))
         kept, lost, unread = (Tensor((2, 3), x.dtype) for _ in range(3))
         steps = [
@@ -92,7 +92,7 @@ class PlanSuite(ABC):
 
     @pytest.mark.parametrize("name", ["float32", "object", "int4"])
     def test_outputs_are_any_tensors_in_any_order(self, backend: Backend, name: str) -> None:
-        """One twice, what another step reads, an input, a constant."""
+        """A repeated output, an input of another step, an input and a constant are all allowed."""
         dtype = dtype_of(name)
         x, fixed = Tensor((2, 3), dtype), Tensor((2,), dtype, elements(dtype, (2,), 9))
         given = elements(dtype, (2, 3), 1)
@@ -113,7 +113,7 @@ class PlanSuite(ABC):
     def test_what_is_given_stays_and_what_is_made_is_the_callers(
         self, backend: Backend, name: str
     ) -> None:
-        """Outputs may be written to; inputs and constants are as they were."""
+        """Callers may write to outputs; inputs and constants stay unchanged."""
         dtype = dtype_of(name)
         x, fixed = Tensor((2, 3), dtype), Tensor((2, 3), dtype, elements(dtype, (2, 3), 9))
         step = flipped(x)
@@ -127,7 +127,7 @@ class PlanSuite(ABC):
         assert [difference(x, y) for x, y in zip(kept, plan.run([given]), strict=True)] == [""] * 3
 
     def test_inputs_lie_in_memory_as_they_like(self, backend: Backend, judge: Backend) -> None:
-        """Backwards, transposed, with gaps, spread, and not to be written to."""
+        """Inputs may be reversed, transposed, strided, broadcast and read-only."""
         base = elements(dtype_of("float32"), (12, 10), 1, special=False)
         views = [base[::-2, ::3], base.T[:6, :4], np.broadcast_to(base[0, 0], (6, 4))]
         for each in views:
@@ -139,7 +139,7 @@ class PlanSuite(ABC):
                 assert not difference(theirs, mine, CHAIN_ULPS, least=1)
 
     def test_a_program_of_constants_alone_runs(self, backend: Backend) -> None:
-        """Also one whose constant takes no memory."""
+        """The constant may be a broadcast view without memory of its own."""
         dtype = np.dtype(np.int32)
         fixed = Tensor((3, 4), dtype, np.broadcast_to(np.array(7, dtype), (3, 4)))
         made = Tensor((3, 4), dtype)
@@ -147,7 +147,7 @@ class PlanSuite(ABC):
         assert backend.plan(Program([], [made], [step])).run([])[0].tolist() == [[14] * 4] * 3
 
     def test_one_step_is_computed_as_a_plan_would(self, backend: Backend) -> None:
-        """What lowering folds constants with."""
+        """Lowering folds constants by ``compute``."""
         for operator in (Operator.ADD, Operator.MAXIMUM, Operator.LESS):
             x, y = (elements(dtype_of("int16"), (4, 3), each) for each in (1, 2))
             step = step_of(operator, [(x.shape, x.dtype)] * 2)
@@ -162,7 +162,7 @@ class PlanSuite(ABC):
     def test_an_index_out_of_range_is_an_error_that_names_the_node(
         self, backend: Backend, operator: Operator, index: int
     ) -> None:
-        """The plan runs on afterwards."""
+        """The plan can run again afterwards."""
         shape = (5, 2) if operator is Operator.PUT else (1, 5, 2)
         x = elements(dtype_of("float32"), shape, 1)
         given = [x, np.array([1, 2], np.int64), x[:2]][: 3 if operator is Operator.PUT else 2]
@@ -174,7 +174,7 @@ class PlanSuite(ABC):
         assert not difference(wanted, plan.run(given)[0])
 
     def test_a_row_of_nothing_is_out_of_range(self, backend: Backend) -> None:
-        """Also where no element would be read."""
+        """This holds even if no element would be read."""
         for shape in ((1, 0, 2), (0, 3, 2), (1, 3, 0)):
             given: list[Array] = [np.zeros(shape, np.float32), np.array([7], np.int64)]
             with pytest.raises(EngineError, match=ORIGIN):
@@ -183,7 +183,7 @@ class PlanSuite(ABC):
     # Threads
 
     def test_threads_run_one_plan_at_once(self, backend: Backend) -> None:
-        """Each gets what its own inputs give."""
+        """Each thread gets the results of its own inputs."""
         program = chain_of(7, self.large, dtype_of("float32"))
         plan = backend.plan(program)
         given = [

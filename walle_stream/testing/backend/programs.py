@@ -1,4 +1,4 @@
-"""Programs by chance for the conformance suite of backends."""
+"""Random programs for the conformance suite of backends."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,16 +19,16 @@ _PAIRS: Final = (Operator.ADD, Operator.SUB, Operator.MAXIMUM, Operator.MINIMUM,
 
 
 def chain_of(seed: int, shape: Shape, dtype: DType, count: int = 14) -> Program:
-    """Make a program of steps that read each other, all continuous, so that little stays little.
+    """Return a program whose steps read each other; all are continuous, so errors stay small.
 
     Args:
-        seed: Another one gives others.
-        shape: Of inputs and outputs.
-        dtype: Floating.
-        count: Of what is done, each in one step or a few.
+        seed: Seed of the random choices.
+        shape: Shape of inputs and outputs.
+        dtype: A floating dtype.
+        count: Number of operations, each of one step or a few.
 
     Returns:
-        Of two inputs and three outputs, with some constants.
+        A program with two inputs, three outputs and some constants.
     """
     draw = np.random.default_rng([seed, *shape])
     chain = _Chain(dtype)
@@ -43,10 +43,10 @@ def chain_of(seed: int, shape: Shape, dtype: DType, count: int = 14) -> Program:
 
 
 def flipped(x: Tensor) -> Step:
-    """Make a step that reads a tensor backwards.
+    """Return a step that reverses a tensor.
 
     Args:
-        x: Of any shape that has elements.
+        x: A tensor with at least one element.
     """
     size = prod(x.shape)
     region = Region((size,), View(size - 1, (-1,)), View(0, (1,)))
@@ -56,15 +56,15 @@ def flipped(x: Tensor) -> Step:
 def random_raster(
     seed: int, dtype: DType, shape: Shape | None = None
 ) -> tuple[list[Array], dict[str, Any]]:
-    """Make a raster of one to three regions that lie side by side, or add up.
+    """Return a raster of one to three regions that lie side by side, or are added up.
 
     Args:
-        seed: Another one gives others.
-        dtype: Of inputs and output.
-        shape: Of the one input; small ones by chance without it.
+        seed: Seed of the random choices.
+        dtype: Dtype of inputs and output.
+        shape: Shape of the only input; without it, two inputs of small random shapes.
 
     Returns:
-        Inputs, and the parameters of the step.
+        The inputs and the parameters of the step.
     """
     draw = np.random.default_rng(seed)
     shapes = [shape] if shape else [tuple(draw.integers(1, 7, 3).tolist()) for _ in range(2)]
@@ -75,7 +75,7 @@ def random_raster(
     for start, stop in pairwise(cuts):
         if len(cuts) > 2 and draw.random() < 0.25:  # noqa: PLR2004  # a gap now and then
             continue
-        # regions that add up may lie over each other
+        # regions that are added up may overlap
         first = 0 if is_sum else start
         size = (stop - start, *output[1:])
         place = int(draw.integers(0, len(shapes)))
@@ -99,7 +99,7 @@ def random_raster(
 
 
 def _source(draw: np.random.Generator, size: Sequence[int], count: int) -> View:
-    """Give a view of a box that stays in a tensor: strides of any sign, some of them 0."""
+    """Return a random view of a box inside a tensor; strides have any sign and may be 0."""
     order = draw.permutation(len(size)).tolist()
     nested = strides_of([size[axis] for axis in order])
     strides = [0] * len(size)
@@ -113,14 +113,14 @@ def _source(draw: np.random.Generator, size: Sequence[int], count: int) -> View:
 
 
 class _Chain:
-    """Appends steps."""
+    """A list of steps under construction."""
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
         self.steps: list[Step] = []
 
     def grown(self, x: Tensor, y: Tensor, draw: np.random.Generator) -> Tensor:
-        """Do one thing by chance with two tensors of one shape, which the output has, too."""
+        """Apply a random operation to two tensors of one shape; the output has that shape."""
         some = int(draw.integers(0, 1 << 16))
         doings = (
             lambda: self._step(_MAPS[some % len(_MAPS)], x),
@@ -145,7 +145,7 @@ class _Chain:
         return step.output
 
     def _constant(self, number: float, shape: Shape) -> Tensor:
-        # it is spread, and takes no memory
+        # a broadcast view takes no memory
         return Tensor(shape, self.dtype, np.broadcast_to(self.dtype.type(number), shape))
 
     def _moved(self, x: Tensor, *, backwards: bool) -> Tensor:
@@ -153,7 +153,7 @@ class _Chain:
             return self._append(_raster([x], x.shape, [], 0))
         if backwards:
             return self._append(flipped(x))
-        # the last third comes first
+        # rotate: the last third comes first
         third = x.size // 3
         regions = [
             Region((x.size - third,), View(0, (1,)), View(third, (1,))),
@@ -184,7 +184,7 @@ class _Chain:
         return self._step(Operator.SELECT, condition, x, y)
 
     def _greater(self, x: Tensor, y: Tensor) -> Tensor:
-        # two conditions that live beside elements of another width
+        # two conditions, with a different element width, live beside the elements
         is_less = self._step(Operator.LESS, x, y)
         chosen = self._step(Operator.SELECT, is_less, y, x)
         other = self._step(Operator.SELECT, self._step(Operator.NOT, is_less), x, y)
@@ -205,7 +205,7 @@ class _Chain:
 
     def _multiplied(self, x: Tensor) -> Tensor:
         rows, columns = x.shape
-        # transposed, multiplied, and back
+        # transpose twice, then multiply
         transposed = self._turned(x)
         weight = elements(self.dtype, (rows, rows), rows, special=False) / max(rows, 1)
         made = self._step(

@@ -1,4 +1,4 @@
-"""Rasters whose outputs are written out, element by element."""
+"""Rasters with written-out outputs, element by element."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from walle_stream.testing.backend.steps import elements
 
 @dataclass(frozen=True, slots=True)
 class RasterFact:
-    """A raster, and where each element of its output comes from."""
+    """A raster and the source of each element of its output."""
 
     name: str
     inputs: Sequence[Shape]
     shape: Shape
     regions: Sequence[Region]
     sources: Sequence[Any]
-    """One an element of the output: a place of input 0, an input and a place of it, None for the
-    fill; or a list of places that are added up to the fill."""
+    """Source per output element: an index into input 0, or a pair of input and index, or None for
+    the fill. With ``accumulate``: a list of indexes whose elements are added to the fill."""
     has_fill: bool = False
-    """Whether the fill is one, and not zero."""
+    """Whether the fill is one instead of zero."""
     accumulate: bool = False
 
     @property
     def is_of_every_dtype(self) -> bool:
-        """Whether elements are only moved."""
+        """Whether the raster only moves elements, so that it works for every dtype."""
         return not self.accumulate
 
     @property
@@ -38,13 +38,13 @@ class RasterFact:
         return None in self.sources and not self.has_fill
 
     def of(self, dtype: DType) -> tuple[list[Array], Array, dict[str, Any]]:
-        """Make it for a dtype.
+        """Return the raster for a dtype.
 
         Args:
-            dtype: Any that ``is_of_every_dtype`` allows.
+            dtype: Any dtype that ``is_of_every_dtype`` allows.
 
         Returns:
-            Inputs, the output that is wanted, and the parameters of the step.
+            Inputs, the wanted output, and the parameters of the step.
         """
         fill: Any = (1 if self.has_fill else 0) if dtype.kind != "O" else "x" * self.has_fill
         parameters = {
@@ -53,7 +53,7 @@ class RasterFact:
             "accumulate": self.accumulate,
         }  # fmt: skip
         if self.accumulate:
-            # small enough for every dtype to add them up without loss
+            # small enough for exact sums in every dtype
             inputs = [np.arange(prod(each)).reshape(each).astype(dtype) for each in self.inputs]
             sums = [fill + sum(places) for places in self.sources]
             return inputs, np.array(sums).astype(dtype).reshape(self.shape), parameters

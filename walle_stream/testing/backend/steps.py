@@ -1,4 +1,4 @@
-"""Programs of one step for the conformance suite of backends: made, run, compared."""
+"""One-step programs for the conformance suite of backends: construction, runs, comparison."""
 
 from collections.abc import Sequence
 from math import inf, nan, prod
@@ -14,14 +14,14 @@ from walle_stream.engine.rules import infer, is_floating, is_foreign, is_integer
 from walle_stream.testing.stages import verify_program
 
 ORIGIN: Final = "the step under test"
-"""Name of the node that a step says it is of."""
+"""Name of the node in a step's error."""
 
 ULPS_MAX: Final = 8
-"""Units in the last place that functions which no hardware rounds may be apart."""
+"""Error limit of functions that hardware does not round, in units in the last place."""
 
 
 def dtype_of(name: str) -> DType:
-    """Give a dtype of numpy's or of ``ml_dtypes``."""
+    """Return a dtype of numpy or of ``ml_dtypes`` by its name."""
     try:
         return np.dtype(name)
     except TypeError:
@@ -32,12 +32,12 @@ def dtype_of(name: str) -> DType:
 
 
 def step_of(operator: Operator, shapes: Sequence[tuple[Shape, DType]], **parameters: Any) -> Step:
-    """Make a step, and the tensors that it reads.
+    """Return a step with new input tensors.
 
     Args:
-        operator: Any.
-        shapes: And dtypes of the inputs.
-        **parameters: Of the operator.
+        operator: Any operator.
+        shapes: Shapes and dtypes of the inputs.
+        **parameters: Parameters of the operator.
     """
     inputs = tuple(Tensor(shape, dtype) for shape, dtype in shapes)
     output = Tensor(*infer(operator, inputs, parameters))
@@ -56,13 +56,13 @@ def run_step(
 
 
 def elements(dtype: DType, shape: Shape, seed: int, *, special: bool = True) -> Array:
-    """Make elements of every kind that a dtype has.
+    """Return an array of random elements, of every kind that a dtype has.
 
     Args:
-        dtype: Any.
-        shape: Of the array.
-        seed: Another one gives others.
-        special: Whether infinities, nan and the ends of the range are among them.
+        dtype: Any dtype.
+        shape: Shape of the array.
+        seed: Seed of the random choices.
+        special: Whether to include infinities, nan and the ends of the range.
     """
     draw = np.random.default_rng([seed, prod(shape), dtype.num])
     count = prod(shape)
@@ -88,7 +88,7 @@ def elements(dtype: DType, shape: Shape, seed: int, *, special: bool = True) -> 
 
 
 def _narrow(dtype: DType, draw: np.random.Generator, count: int) -> Array:
-    """Draw codes: every element of a dtype of a byte or less."""
+    """Draw elements of a dtype of at most one byte by their codes, so that all may occur."""
     if is_integer(dtype):
         bits = int(dtype.name.removeprefix("u").removeprefix("int"))
         low = 0 if dtype.name.startswith("u") else -(1 << bits - 1)
@@ -101,14 +101,14 @@ def difference(wanted: Array, found: Array, ulps: float = 0, *, least: float = 0
     """Compare two outputs.
 
     Args:
-        wanted: Shape and dtype must be these.
-        found: Of the backend.
-        ulps: Units in the last place that floats may differ; 0: none, and zeros have the same
-            sign.
-        least: What units are of at least; without it of the element, or the least that is normal.
+        wanted: The wanted output, with its shape and dtype.
+        found: The backend's output.
+        ulps: Allowed difference of floats in units in the last place; 0 demands equality, even of
+            the signs of zeros.
+        least: Smallest magnitude from which a unit is computed; by default the least normal float.
 
     Returns:
-        What is different, empty where nothing is.
+        A description of the difference; empty if there is none.
     """
     if not isinstance(found, np.ndarray):
         return f"{type(found).__name__}, no array"
@@ -129,19 +129,12 @@ def difference(wanted: Array, found: Array, ulps: float = 0, *, least: float = 0
 
 
 def unit(dtype: DType) -> float:
-    """Give the distance of 1 to the next float.
-
-    Args:
-        dtype: Floating.
-
-    Returns:
-        Its machine epsilon.
-    """
+    """Return a floating dtype's machine epsilon: the distance from 1 to the next float."""
     return {"bfloat16": 2.0**-7}.get(dtype.name) or float(np.finfo(dtype).eps)
 
 
 def least_normal(dtype: DType) -> float:
-    """Give the least normal float; see ``unit``."""
+    """Return a floating dtype's least normal float."""
     return {"bfloat16": 2.0**-126}.get(dtype.name) or float(np.finfo(dtype).tiny)
 
 

@@ -1,7 +1,7 @@
-"""A real Apache Kafka for tests: one broker with TLS, or three with copies, and their faults.
+"""A real Apache Kafka for tests: one broker with TLS, or three replicated ones, and their faults.
 
-``open_broker`` takes the one in ``WALLE_KAFKA``, else makes a container where Docker
-answers, else a process of this machine's JDK; see docs/kafka.md.
+``open_broker`` uses the broker in ``WALLE_KAFKA``, else a container if Docker answers, else a
+process of this machine's JDK; see docs/kafka.md.
 """
 
 from walle_stream.testing.broker.broker import Broker, open_broker

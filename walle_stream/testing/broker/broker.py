@@ -1,4 +1,4 @@
-"""One broker for tests: where clients find it, and what tests do to it."""
+"""A single broker for tests: its addresses and its faults."""
 
 import os
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from walle_stream.testing.broker.settings import Listener, Ports, as_environment
 
 
 class Broker:
-    """A broker that runs, made by ``open_broker``. One thread.
+    """A running broker, made by ``open_broker``. For one thread.
 
-    Its faults (``kill``, ``pause``, ...) are for brokers that the tests own; with one that
-    was given they raise ``BrokerMissingError``, and the test is skipped.
+    Its faults (``kill``, ``pause``, ...) need a broker that the tests own. With a given broker they
+    raise ``BrokerMissingError``, and the test is skipped.
     """
 
     def __init__(
@@ -28,14 +28,14 @@ class Broker:
         node: Node | None = None,
         files: ClientFiles | None = None,
     ) -> None:
-        """Keep the parts.
+        """Assemble a broker from its parts.
 
         Args:
             kind: ``container``, ``jdk`` or ``given``.
-            addresses: ``host:port`` by kind of listener; those it has.
+            addresses: ``host:port`` of each existing listener, by kind.
             certificates: The CA of a broker that the tests own.
-            node: The server of one.
-            files: What a broker that was given wants from clients.
+            node: The server of a broker that the tests own.
+            files: Client files for a given broker.
         """
         self.kind = kind
         self._addresses = dict(addresses)
@@ -45,10 +45,10 @@ class Broker:
         self._is_paused = False
 
     def address(self, listener: Listener = "plain") -> str:
-        """Return ``host:port``, of several brokers that were given with commas between.
+        """Return ``host:port``; for several given brokers, separated by commas.
 
         Raises:
-            BrokerMissingError: A broker that was given has none of that kind.
+            BrokerMissingError: A given broker has no listener of that kind.
         """
         if listener not in self._addresses:
             raise BrokerMissingError(f"the broker in WALLE_KAFKA has no listener {listener!r}")
@@ -56,32 +56,32 @@ class Broker:
 
     @property
     def certificates(self) -> Certificates:
-        """The CA that signed the server's key, for clients that are right or wrong.
+        """The CA that signed the server's key, which makes valid and invalid client files.
 
         Raises:
-            BrokerMissingError: The broker was given: its CA is another's.
+            BrokerMissingError: The broker was given, and its CA is not ours.
         """
         if self._certificates is None:
             raise BrokerMissingError("the broker in WALLE_KAFKA has a CA of its own")
         return self._certificates
 
     def files(self, client: str = "client") -> ClientFiles:
-        """Return the PEM files that a client connects to a TLS listener with.
+        """Return the PEM files with which a client connects to a TLS listener.
 
         Args:
-            client: Its common name, for a broker that the tests own.
+            client: The client's common name, for a broker that the tests own.
         """
         return self._files or self.certificates.client(client)
 
     def options(self, listener: Listener = "plain", client: str = "client") -> dict[str, Any]:
-        """Return the keyword arguments that make a client of kafka-python connect.
+        """Return the keyword arguments with which a client of kafka-python connects.
 
         Args:
-            listener: To which listener.
-            client: The common name of its certificate, where the listener asks for one.
+            listener: Kind of listener.
+            client: Common name of the client's certificate, if the listener asks for one.
 
         Raises:
-            BrokerMissingError: A broker that was given has no such listener.
+            BrokerMissingError: A given broker has no such listener.
         """
         options: dict[str, Any] = {"bootstrap_servers": self.address(listener).split(",")}
         if listener != "plain":
@@ -92,44 +92,44 @@ class Broker:
         return options
 
     def any_options(self) -> dict[str, Any]:
-        """Return the same for the first listener that there is: for a test's own business."""
+        """Return ``options`` for the first listener, for a test's own clients."""
         return self.options(next(iter(self._addresses)))
 
     # Faults
 
     def kill(self) -> None:
-        """``kill -9``: what it has not written to disk is lost, connections are reset."""
+        """Kill it with SIGKILL: unwritten data are lost, connections are reset."""
         self._own.kill()
 
     def start(self) -> None:
-        """Start it again on the same data, and wait until it is ready; blocks for seconds.
+        """Start it again on the same data and wait until it is ready; blocks for seconds.
 
         Raises:
-            BrokerError: It did not come up.
+            BrokerError: The broker did not start.
         """
         self._own.start()
         self.await_ready()
 
     def restart(self) -> None:
-        """``kill`` and ``start``."""
+        """Kill it and start it again."""
         self.kill()
         self.start()
 
     def pause(self) -> None:
-        """Stop it in the middle: it accepts connections, and answers nothing."""
+        """Freeze it: it accepts connections but does not answer."""
         self._own.pause()
         self._is_paused = True
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue after ``pause``."""
         self._own.resume()
         self._is_paused = False
 
     def heal(self) -> None:
-        """Bring it back from whatever a test did to it; nothing when all is well. May block.
+        """Undo all faults of a test; does nothing if there are none. May block.
 
         Raises:
-            BrokerError: It did not come up.
+            BrokerError: The broker did not start.
         """
         if self._node is None:
             return
@@ -140,17 +140,17 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process is running."""
         return self._own.is_running
 
     def await_ready(self, timeout_s: float = 60.0) -> None:
-        """Wait until a record that was produced is consumed; blocks.
+        """Wait until a produced record is consumed; blocks.
 
         Args:
             timeout_s: Longest wait.
 
         Raises:
-            BrokerError: It did not in time; the message has the log's end.
+            BrokerError: No record came back in time; the message has the log's end.
         """
         try:
             round_trip(self.any_options(), timeout_s=timeout_s)
@@ -160,7 +160,7 @@ class Broker:
             raise BrokerError(with_log(str(error), self._node)) from error
 
     def close(self) -> None:
-        """End a broker that the tests own, with its data; may be called twice."""
+        """End a broker that the tests own and delete its data; may be called twice."""
         if self._node is not None:
             self._node.close()
 
@@ -169,35 +169,35 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the broker."""
         self.close()
 
     @property
     def _own(self) -> Node:
         if self._node is None:
-            raise BrokerMissingError("the broker in WALLE_KAFKA is not ours to break")
+            raise BrokerMissingError("the broker in WALLE_KAFKA takes no faults from tests")
         return self._node
 
 
 def open_broker(folder: Path) -> Broker:
     """Return a broker that is ready; blocks for some seconds.
 
-    In this order: the one at ``WALLE_KAFKA`` (with ``WALLE_KAFKA_CA``, and ``_CERT`` and
-    ``_KEY`` for mutual TLS), a container where Docker answers, a process of the JDK.
+    The first available one of: the broker at ``WALLE_KAFKA`` (with ``WALLE_KAFKA_CA``, and
+    ``_CERT`` and ``_KEY`` for mutual TLS), a container if Docker answers, a process of the JDK.
 
     Args:
-        folder: For certificates, data and log of one of our own.
+        folder: For certificates, data and log of a broker of our own.
 
     Raises:
-        BrokerError: There is one, but it did not come up.
-        BrokerMissingError: None of them is here; the message says why.
+        BrokerError: A broker is available but did not start.
+        BrokerMissingError: No broker is available; the message says why.
     """
     given = os.environ.get("WALLE_KAFKA")
     if given:
         broker = _given(given)
         broker.await_ready(timeout_s=20.0)
         return broker
-    folder = folder.absolute()  # Docker takes no other
+    folder = folder.absolute()  # Docker requires an absolute path
     provider = find_provider()
     certificates = Certificates(folder / "certificates")
     ports = Ports.draw()
@@ -224,7 +224,7 @@ def _given(address: str) -> Broker:
     ca, cert, key = (os.environ.get(f"WALLE_KAFKA_{each}", "") for each in ("CA", "CERT", "KEY"))
     if not ca:
         return Broker("given", {"plain": address})
-    # with a certificate of its own a client gets in where one is asked for, and where none is
+    # a client with a certificate can use listeners that ask for one and listeners that do not
     kinds: tuple[Listener, ...] = ("mutual", "tls") if cert else ("tls",)
     files = ClientFiles(Path(ca), Path(cert), Path(key))
     return Broker("given", dict.fromkeys(kinds, address), files=files)

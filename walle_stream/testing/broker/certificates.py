@@ -17,32 +17,32 @@ _SERVER_NAMES: Final = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """PEM files that a client is given."""
+    """PEM files of a client."""
 
     ca: Path
-    """Whom it trusts."""
+    """The trusted CA."""
     cert: Path
-    """Its certificate, for mutual TLS."""
+    """The client's certificate, for mutual TLS."""
     key: Path
-    """Its key, without a password, mode 0600."""
+    """The client's key, without a password, mode 0600."""
 
 
 class Certificates:
-    """A certificate authority in a folder, made with the command ``openssl``. One thread.
+    """A certificate authority in a folder, made with the command ``openssl``. For one thread.
 
-    ``server/`` is what a broker is given (``server.p12``, ``ca.pem``), readable by all, as a
-    broker in a container is another user; every other file is the maker's alone.
+    ``server/`` has the broker's files (``server.p12``, ``ca.pem``). All users can read them, since
+    a broker in a container is another user. Only the maker can read the other files.
     """
 
     def __init__(self, folder: Path, *names: str) -> None:
         """Make the CA and the server's key; blocks for about 0.2 s.
 
         Args:
-            folder: Where to; made when missing.
-            names: Of the server, beside those of this machine.
+            folder: Target folder; made when missing.
+            names: More names of the server, beside those of this machine.
 
         Raises:
-            BrokerError: There is no ``openssl``, or it failed.
+            BrokerError: ``openssl`` is missing or failed.
         """
         self._folder = folder
         self.server_folder = folder / "server"
@@ -50,7 +50,7 @@ class Certificates:
         self.server_folder.mkdir(parents=True)
         self._make_ca("ca")
         self.ca = self.server_folder / "ca.pem"
-        """PEM of the CA that signs the server and all clients but those of ``stranger``."""
+        """PEM of the CA that signs the server and all clients except those of ``stranger``."""
         shutil.copyfile(folder / "ca.pem", self.ca)
         also = "".join(f",DNS:{name}" for name in names)
         self._sign("server", "localhost", "ca", extension=_SERVER_NAMES + also)
@@ -66,7 +66,7 @@ class Certificates:
         """Return a client's files, made at the first call; blocks for about 0.1 s.
 
         Args:
-            name: Its common name: the broker's principal is ``User:CN=name``.
+            name: Common name of the client; the broker's principal is ``User:CN=name``.
 
         Raises:
             BrokerError: ``openssl`` failed.
@@ -76,7 +76,7 @@ class Certificates:
         return self._files("ca", f"client-{name}")
 
     def stranger(self, name: str) -> ClientFiles:
-        """Return files that are no one's here: another CA, and a client that it signed.
+        """Return files of another CA and of a client that it signed, unknown to the broker.
 
         Raises:
             BrokerError: ``openssl`` failed.
@@ -87,7 +87,7 @@ class Certificates:
         return self._files(f"ca-{name}", f"stranger-{name}")
 
     def expired(self, name: str) -> ClientFiles:
-        """Return files of a client whose certificate ended yesterday.
+        """Return files of a client whose certificate expired yesterday.
 
         Raises:
             BrokerError: ``openssl`` failed.
@@ -104,7 +104,7 @@ class Certificates:
         self._openssl(
             *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
             *("-subj", f"/CN=walle test {name}", "-days", _DAYS),
-            # Python 3.13 and newer refuse a CA that does not say that it may sign
+            # Python 3.13 and newer refuse a CA without this key usage
             *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
             *("-keyout", f"{name}.key", "-out", f"{name}.pem"),
         )
@@ -117,7 +117,7 @@ class Certificates:
             *("-subj", f"/CN={name}", "-keyout", f"{file}.key", "-out", f"{file}.csr"),
         )
         extensions = self._folder / f"{file}.ext"
-        # and a certificate that does not name its issuer's key
+        # and they refuse a certificate that does not name its issuer's key
         extensions.write_text(f"authorityKeyIdentifier=keyid\n{extension}\n")
         self._openssl(
             *("x509", "-req", "-in", f"{file}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key"),

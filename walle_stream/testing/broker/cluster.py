@@ -1,4 +1,4 @@
-"""Three brokers that hold copies of each other's partitions, with a link between any two."""
+"""Three brokers with replicated partitions and a link between any two brokers."""
 
 import sys
 from pathlib import Path
@@ -12,24 +12,24 @@ from walle_stream.testing.broker.settings import Ports, as_environment, replicat
 from walle_stream.testing.link import Link
 
 NUMBERS: Final = (1, 2, 3)
-"""Of the brokers."""
+"""Numbers of the brokers."""
 
 _START_S: Final = 120.0
 
 
 class Cluster:
-    """Three brokers: topics have 3 copies, of which 2 must be in sync. One thread.
+    """Three brokers: topics have 3 replicas, of which 2 must be in sync. For one thread.
 
-    A broker reaches each of the others through a link of its own (``walle_stream.testing.link``):
-    to it, the other's name is an address at which the link listens. So ``cut`` needs no
-    privileges, and clients reach a broker that is cut off from the others.
+    A broker reaches each other broker through a link of its own (``walle_stream.testing.link``),
+    which listens at the address of the other broker's name. So ``cut`` needs no privileges, and
+    clients still reach a broker that is cut off from the others.
     """
 
     def __init__(self, folder: Path, provider: Provider) -> None:
-        """Start them, and wait until a record has its copies; blocks for some 10 s.
+        """Start the brokers and wait until a record is replicated; blocks for some 10 s.
 
         Raises:
-            BrokerError: They did not come up.
+            BrokerError: The brokers did not start.
         """
         self.kind = provider.name
         self._ports = {number: Ports.draw() for number in NUMBERS}
@@ -78,16 +78,16 @@ class Cluster:
         return [f"127.0.0.1:{self._ports[number].plain}" for number in NUMBERS]
 
     def options(self) -> dict[str, Any]:
-        """Return the keyword arguments that make a client of kafka-python connect."""
+        """Return the keyword arguments with which a client of kafka-python connects."""
         return {"bootstrap_servers": self.addresses}
 
-    # What a test asks
+    # Topics
 
     def make_topic(self, name: str) -> None:
-        """Make a topic of one partition with 3 copies, and wait until it has a leader.
+        """Make a topic of one partition with 3 replicas and wait until all are in sync.
 
         Raises:
-            BrokerError: It has none in time.
+            BrokerError: The replicas are not in sync in time.
         """
         make_topic(self.options(), name, copies=len(NUMBERS))
         self.await_copies(name)
@@ -96,19 +96,19 @@ class Cluster:
         """Return the number of the broker that leads a topic's only partition.
 
         Returns:
-            What the first broker that answers knows; 0 or less when that is nothing.
+            The answer of the first broker that answers; 0 or less if the leader is unknown.
         """
         return int(self._partition(topic).get("leader_id", 0))
 
     def await_leader(self, topic: str, *, other_than: int) -> int:
-        """Wait until the others chose a new leader, and return its number.
+        """Wait until the other brokers have elected a new leader, and return its number.
 
         Args:
-            topic: Its name.
+            topic: Name of the topic.
             other_than: The leader that was killed or cut off.
 
         Raises:
-            BrokerError: They chose none in time.
+            BrokerError: No leader was elected in time.
         """
         found = 0
 
@@ -121,10 +121,10 @@ class Cluster:
         return found
 
     def await_copies(self, topic: str) -> None:
-        """Wait until all copies of a topic's partition are in sync.
+        """Wait until all replicas of a topic's partition are in sync.
 
         Raises:
-            BrokerError: They are not in time.
+            BrokerError: The replicas are not in sync in time.
         """
         wait_until(
             lambda: len(self._partition(topic).get("isr_nodes", ())) == len(NUMBERS),
@@ -164,29 +164,29 @@ class Cluster:
     # Faults
 
     def kill(self, number: int) -> None:
-        """``kill -9`` of one broker.
+        """Kill one broker with SIGKILL.
 
         Args:
-            number: Which, from 1.
+            number: Number of the broker, from 1.
         """
         self._nodes[number].kill()
 
     def start(self, number: int) -> None:
-        """Start it again on the same data; returns before it listens."""
+        """Start a broker again on the same data; returns before the broker listens."""
         self._nodes[number].start()
 
     def pause(self, number: int) -> None:
-        """Stop it in the middle."""
+        """Freeze a broker."""
         self._nodes[number].pause()
         self._paused.add(number)
 
     def resume(self, number: int) -> None:
-        """Let it go on."""
+        """Continue a broker after ``pause``."""
         self._nodes[number].resume()
         self._paused.discard(number)
 
     def cut(self, number: int) -> None:
-        """Cut a broker off from the others, both ways; clients still reach it."""
+        """Cut a broker off from the other brokers, both ways; clients still reach it."""
         for ends, links in self._links.items():
             if number in ends:
                 for link in links:
@@ -199,10 +199,10 @@ class Cluster:
                 link.heal()
 
     def heal(self) -> None:
-        """Bring back all that a test broke, and wait until records have their copies; blocks.
+        """Undo all faults of a test and wait until records are replicated; blocks.
 
         Raises:
-            BrokerError: They did not come back.
+            BrokerError: The brokers are not ready in time.
         """
         self.mend()
         for number in sorted(self._paused):
@@ -213,13 +213,13 @@ class Cluster:
         self.await_ready(_START_S)
 
     def await_ready(self, timeout_s: float) -> None:
-        """Wait until a record has all its copies and is consumed; blocks.
+        """Wait until a record is consumed and fully replicated; blocks.
 
         Args:
             timeout_s: Longest wait.
 
         Raises:
-            BrokerError: It did not in time; the message has the end of a log.
+            BrokerError: That did not happen in time; the message has the end of a log.
         """
         try:
             round_trip(self.options(), copies=len(NUMBERS), timeout_s=timeout_s)
@@ -242,22 +242,22 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the cluster."""
         self.close()
 
 
 def open_cluster(folder: Path) -> Cluster:
     """Return three brokers that are ready; blocks for some 10 s.
 
-    They are always the tests' own: ``WALLE_KAFKA`` is not asked.
+    The tests always own these brokers; ``WALLE_KAFKA`` is ignored.
 
     Raises:
-        BrokerError: They did not come up.
-        BrokerMissingError: Neither Docker nor a JDK is here, or this is not Linux, whose
-            loopback has the addresses that the links need.
+        BrokerError: The brokers did not start.
+        BrokerMissingError: Neither Docker nor a JDK is available, or this is not Linux. Only Linux
+            has the loopback addresses that the links need.
     """
     if sys.platform != "linux":
-        raise BrokerMissingError("three brokers need the many loopback addresses of Linux")
+        raise BrokerMissingError("three brokers need Linux, which has many loopback addresses")
     return Cluster(folder, find_provider())
 
 
@@ -266,5 +266,5 @@ def _name(number: int) -> str:
 
 
 def _door(one: int, other: int) -> str:
-    """Return the loopback address at which one broker finds another."""
+    """Return the loopback address at which one broker reaches another."""
     return f"127.7.{one}.{other}"

@@ -1,4 +1,4 @@
-"""A server of Kafka in a Docker container, through testcontainers."""
+"""A Kafka server in a Docker container, through testcontainers."""
 
 import gc
 import os
@@ -13,30 +13,30 @@ from typing import Any, Final
 from walle_stream.errors import BrokerMissingError
 
 SECRETS: Final = "/etc/kafka/secrets"
-"""Where a container finds the files that it is given."""
+"""Folder in a container with the given files."""
 
 OWN_IMAGE: Final = "walle-kafka:4.1.1"
-"""What ``deploy/kafka/image`` makes, on machines that reach no registry."""
+"""The image that ``deploy/kafka/image`` makes, for machines without access to a registry."""
 PUBLIC_IMAGE: Final = "apache/kafka:4.1.1"
-"""Taken where there is no image of our own."""
+"""The image to use if our own is missing."""
 
 OWNER_LABEL: Final = "walle.test.owner"
-"""Names the process that a container belongs to: who finds it dead removes the container."""
+"""Label with the process that owns a container; later processes remove containers of dead ones."""
 
 
 class ContainerNode:
-    """A server in a container of its own; on Linux with the network of the machine."""
+    """A server in a container of its own; on Linux it uses the machine's network."""
 
     def __init__(
         self, image: str, files: Path, environment: Mapping[str, str], *ports: int
     ) -> None:
-        """Prepare it; the container is made by ``start``.
+        """Prepare the server; ``start`` makes the container.
 
         Args:
-            image: Ours or the public one: they have the same interface.
-            files: Mounted at ``SECRETS``, for reading.
+            image: Our image or the public one; both have the same interface.
+            files: Folder that is mounted read-only at ``SECRETS``.
             environment: ``KAFKA_*`` settings.
-            ports: That clients connect to, at 127.0.0.1.
+            ports: Ports for clients, at 127.0.0.1.
         """
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - heavy
 
@@ -74,7 +74,7 @@ class ContainerNode:
         self._container.pause()
 
     def resume(self) -> None:
-        """Thaw it; one that is not frozen goes on."""
+        """Thaw the container, if it is frozen."""
         if self._state() == "paused":
             self._container.unpause()
 
@@ -86,12 +86,12 @@ class ContainerNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there, frozen or not."""
+        """Whether its process exists, frozen or not."""
         return self._state() in {"running", "paused"}
 
     @property
     def log(self) -> str:
-        """The last lines that it wrote."""
+        """The last lines of its log."""
         if self._container is None:
             return ""
         text: bytes = self._container.logs(tail=8)
@@ -105,7 +105,7 @@ class ContainerNode:
 
 
 def owner() -> str:
-    """Return what containers of this process have at ``OWNER_LABEL``."""
+    """Return the value of ``OWNER_LABEL`` for containers of this process."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -120,10 +120,10 @@ def find_image(wanted: str = "") -> str:
     Also removes containers of test processes that were killed.
 
     Args:
-        wanted: Its name; empty for ours where the engine has it, else the public one.
+        wanted: Name of the image; empty for our image if the engine has it, else the public one.
 
     Raises:
-        BrokerMissingError: testcontainers is not installed, Docker does not answer, or has
+        BrokerMissingError: testcontainers is not installed, Docker does not answer, or Docker has
             no image and cannot fetch one.
     """
     try:
@@ -141,10 +141,10 @@ def find_image(wanted: str = "") -> str:
 
 def _engine(docker: Any) -> Any:
     try:
-        return docker.from_env()  # asks for its version
+        return docker.from_env()  # asks the engine for its version
     except docker.errors.DockerException:
         pass
-    # its half-made connection is collected here, not in the midst of a test that is strict
+    # collect the half-open connection here, so that its warning does not fail a strict test
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -162,13 +162,13 @@ def _image_of(client: Any, failure: type[Exception], wanted: str) -> str:
     except failure as error:
         raise BrokerMissingError(
             f"Docker has no image {names[0]} and cannot fetch {names[-1]}: "
-            "deploy/kafka/image makes one"
+            "make one by deploy/kafka/image"
         ) from error
     return names[-1]
 
 
 def _remove_orphans(client: Any, failure: type[Exception]) -> None:
-    """Remove the containers of test processes of this machine that are gone."""
+    """Remove the containers of this machine's dead test processes."""
     labelled = {"label": OWNER_LABEL}
     for container in client.containers.list(all=True, filters=labelled, ignore_removed=True):
         host, _, process = container.labels[OWNER_LABEL].partition(":")
@@ -181,11 +181,11 @@ def _remove_orphans(client: Any, failure: type[Exception]) -> None:
             with suppress(failure):
                 container.remove(force=True)
         except PermissionError:
-            pass  # somebody else's, and alive
+            pass  # a living process of another user
 
 
 def _quiet() -> None:
-    """Do without the helper container of testcontainers: it is another image to fetch."""
+    """Disable the helper container of testcontainers, which would be another image to fetch."""
     from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - heavy
 
     testcontainers_config.ryuk_disabled = True

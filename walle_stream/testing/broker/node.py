@@ -1,4 +1,4 @@
-"""One server of Kafka that tests own: what they do to it, and the one that runs on a JDK."""
+"""A Kafka server that tests own: its interface, and the server that runs on a JDK."""
 
 import os
 import signal
@@ -12,42 +12,42 @@ _LOG_LINES: Final = 8
 
 
 class Node(Protocol):
-    """A server, made but not started. One thread; calls return when the order was carried out."""
+    """A server, initially not started. For one thread; calls return when they have taken effect."""
 
     def start(self) -> None:
-        """Start it, on the data that it had before; returns before it listens."""
+        """Start it on its earlier data; returns before it listens."""
 
     def kill(self) -> None:
-        """End it as ``kill -9`` does; what it has on disk stays."""
+        """End it with SIGKILL; its data on disk stay."""
 
     def pause(self) -> None:
         """Stop all its threads; its connections stay open."""
 
     def resume(self) -> None:
-        """Let it go on after ``pause``."""
+        """Continue after ``pause``."""
 
     def close(self) -> None:
         """End it for good; may be called twice."""
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there, paused or not."""
+        """Whether its process exists, paused or not."""
 
     @property
     def log(self) -> str:
-        """The last lines that it wrote."""
+        """The last lines of its log."""
 
 
 class ProcessNode:
     """A server on this machine's JDK, by ``deploy/kafka/broker``; ends with this process."""
 
     def __init__(self, script: Path, folder: Path, environment: Mapping[str, str]) -> None:
-        """Prepare it.
+        """Prepare the server without starting it.
 
         Args:
             script: ``deploy/kafka/broker``.
             folder: For its data and its log; made when missing.
-            environment: ``KAFKA_*`` settings; those of this process are not handed on.
+            environment: ``KAFKA_*`` settings, which replace those of this process.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._command = [str(script), "run", str(folder)]
@@ -57,7 +57,7 @@ class ProcessNode:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it in a session of its own: a Ctrl-C is the tests', not the broker's."""
+        """Start it in a session of its own, so that Ctrl-C reaches only the tests."""
         with self._log.open("ab") as log:
             self._process = self._run(log)
 
@@ -72,7 +72,7 @@ class ProcessNode:
         )
 
     def kill(self) -> None:
-        """End it with SIGKILL, and wait until it is gone."""
+        """End it with SIGKILL and wait for its end."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
@@ -82,17 +82,17 @@ class ProcessNode:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on with SIGCONT."""
+        """Continue it with SIGCONT."""
         self._signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End it; its data is of no use to anyone, so it is not asked."""
+        """Kill it, since its data are not needed any more."""
         self.kill()
         self._process = None
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process exists."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -106,16 +106,16 @@ class ProcessNode:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            # the group: whoever watches over this process is in it
+            # signal the group, which includes the script that watches this process
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
 
 def with_log(what: str, node: Node) -> str:
-    """Return what a server did not do, with the end of its log.
+    """Return the text of a failure with the end of the server's log.
 
     Args:
-        what: What it did not do.
+        what: Description of the failure.
         node: The server.
     """
     return f"{what}; its log ends with:\n{node.log or '(nothing)'}"

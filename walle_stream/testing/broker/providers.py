@@ -1,4 +1,4 @@
-"""Who makes the servers: a Docker engine, or this machine's JDK."""
+"""Providers of servers: a Docker engine, or this machine's JDK."""
 
 import importlib.util
 import os
@@ -19,25 +19,25 @@ from walle_stream.testing.broker.node import Node, ProcessNode
 
 
 class Provider(Protocol):
-    """Makes servers of Kafka that belong to the tests."""
+    """Maker of Kafka servers that the tests own."""
 
     name: str
     """``container`` or ``jdk``."""
 
     bind: str
-    """The address that a server listens at so that 127.0.0.1 reaches it."""
+    """The address at which a server must listen to be reached at 127.0.0.1."""
 
     def secrets(self, given: Path) -> str:
-        """Return where a server finds the files in a folder of ours."""
+        """Return the path at which a server finds our folder of files."""
 
     def node(self, folder: Path, given: Path, environment: Mapping[str, str], *ports: int) -> Node:
         """Return a server that is not started.
 
         Args:
-            folder: For what it keeps on this machine.
-            given: Folder of the files that it is given.
+            folder: For the server's own files on this machine.
+            given: Folder of files for the server.
             environment: ``KAFKA_*`` settings.
-            ports: That clients connect to.
+            ports: Ports for clients.
         """
 
 
@@ -47,7 +47,7 @@ class ContainerProvider:
     name = "container"
 
     def __init__(self) -> None:
-        """Look for the engine and an image: ``WALLE_KAFKA_IMAGE``, ours, the public one; may pull.
+        """Find the engine and an image: ``WALLE_KAFKA_IMAGE``, ours, or the public one; may pull.
 
         Raises:
             BrokerMissingError: Docker does not answer, or has no image.
@@ -55,8 +55,8 @@ class ContainerProvider:
         self._image = find_image(os.environ.get("WALLE_KAFKA_IMAGE", ""))
         self.bind = "127.0.0.1" if has_host_network() else "0.0.0.0"  # noqa: S104 - in a container
 
-    def secrets(self, given: Path) -> str:  # noqa: ARG002 - mounted at the same place always
-        """Return the place in the container."""
+    def secrets(self, given: Path) -> str:  # noqa: ARG002 - always mounted at the same path
+        """Return the path in the container."""
         return SECRETS
 
     def node(
@@ -70,9 +70,9 @@ class ContainerProvider:
 
         Args:
             folder: Not used.
-            given: Folder of the files that it is given.
+            given: Folder of files for the server.
             environment: ``KAFKA_*`` settings.
-            ports: That clients connect to.
+            ports: Ports for clients.
         """
         return ContainerNode(self._image, given, environment, *ports)
 
@@ -84,10 +84,10 @@ class JdkProvider:
     bind = "127.0.0.1"
 
     def __init__(self) -> None:
-        """Look for Java and the jars, which are fetched at the first time: that takes some seconds.
+        """Find Java and the jars; the first call fetches the jars, which takes some seconds.
 
         Raises:
-            BrokerMissingError: One of them is missing.
+            BrokerMissingError: Java or the jars are missing.
         """
         self._script = broker_script()
         done = subprocess.run(  # noqa: S603 - our own script
@@ -104,9 +104,9 @@ class JdkProvider:
     def node(
         self,
         folder: Path,
-        given: Path,  # noqa: ARG002 - a process sees them where they are
+        given: Path,  # noqa: ARG002 - a process sees this folder itself
         environment: Mapping[str, str],
-        *ports: int,  # noqa: ARG002 - a process listens on this machine anyway
+        *ports: int,  # noqa: ARG002 - a process needs no mapping of ports
     ) -> ProcessNode:
         """Return a process that is not started.
 
@@ -123,10 +123,10 @@ _KINDS: Final = {each.name: each for each in (ContainerProvider, JdkProvider)}
 
 
 def find_provider() -> Provider:
-    """Return Docker where it answers, else the JDK; ``WALLE_KAFKA_PROVIDER`` names the only one.
+    """Return Docker if it answers, else the JDK; ``WALLE_KAFKA_PROVIDER`` selects one of them.
 
     Raises:
-        BrokerMissingError: Neither is here; the message says what each lacked.
+        BrokerMissingError: No provider is available; the message says what each lacks.
     """
     if importlib.util.find_spec("kafka") is None:
         raise BrokerMissingError("kafka-python is not installed: install the extra `kafka`")
@@ -146,7 +146,7 @@ def find_provider() -> Provider:
 
 
 def broker_script() -> Path:
-    """Return ``deploy/kafka/broker``, of a wheel or a checkout.
+    """Return ``deploy/kafka/broker`` from a wheel or a checkout.
 
     Raises:
         BrokerMissingError: The installation is incomplete.

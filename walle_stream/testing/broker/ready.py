@@ -1,4 +1,4 @@
-"""When a broker is ready: a record that was produced has been consumed."""
+"""Readiness of a broker: a produced record has been consumed."""
 
 import time
 import uuid
@@ -13,18 +13,18 @@ _ROUND_S: Final = 2.0
 
 
 def round_trip(options: Mapping[str, Any], *, copies: int = 1, timeout_s: float = 60.0) -> None:
-    """Produce a record and consume it, again and again until that works; blocks.
+    """Produce a record and consume it, and repeat that until it succeeds; blocks.
 
-    A broker that accepts connections may still refuse records, and Kafka prints nothing
-    that would tell.
+    A broker that accepts connections may still refuse records, and Kafka prints no line when it is
+    ready.
 
     Args:
-        options: What kafka-python's clients are made with.
-        copies: Of the topic ``walle-ready``, which is made when missing.
+        options: Arguments of kafka-python's clients.
+        copies: Replicas of the topic ``walle-ready``, which is made when missing.
         timeout_s: Longest wait.
 
     Raises:
-        BrokerError: It did not work in time; the message has the last reason.
+        BrokerError: No attempt succeeded in time; the message has the last reason.
     """
     from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
 
@@ -54,7 +54,7 @@ def _once(client: Mapping[str, Any], copies: int) -> None:
 
     make_topic(client, _TOPIC, copies=copies)
     token = uuid.uuid4().bytes
-    # request_timeout_ms must be below the time that a record may take as a whole
+    # the request timeout must be below the delivery timeout
     producer = KafkaProducer(**client, acks="all", delivery_timeout_ms=3_000, max_block_ms=3_000)
     try:
         sent = producer.send(_TOPIC, token, partition=0).get(timeout=4.0)
@@ -83,17 +83,17 @@ def make_topic(
     copies: int = 1,
     settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a topic; one that is there already is left as it is. Blocks.
+    """Make a topic, unless it exists. Blocks.
 
     Args:
-        client: What kafka-python's clients are made with.
-        name: The topic's.
-        partitions: How many.
-        copies: Of each partition.
-        settings: Of the topic, by key.
+        client: Arguments of kafka-python's clients.
+        name: Name of the topic.
+        partitions: Number of partitions.
+        copies: Replicas of each partition.
+        settings: Settings of the topic, by key.
 
     Raises:
-        KafkaError: kafka-python's: the broker refused it, or did not answer.
+        KafkaError: An error of kafka-python: the broker refused or did not answer.
     """
     from kafka.admin import NewTopic  # noqa: PLC0415 - an extra
     from kafka.errors import TopicAlreadyExistsError  # noqa: PLC0415 - an extra
@@ -112,15 +112,15 @@ def make_topic(
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Ask every 50 ms until a condition holds; blocks.
+    """Check every 50 ms until a condition holds; blocks.
 
     Args:
-        condition: Asked; what it raises is raised.
-        what: For the message: "a new leader".
+        condition: The condition; its exceptions pass through.
+        what: Name of the condition for the message, such as "a new leader".
         timeout_s: Longest wait.
 
     Raises:
-        BrokerError: It did not hold in time.
+        BrokerError: The condition did not hold in time.
     """
     deadline_s = time.monotonic() + timeout_s
     while not condition():

@@ -1,4 +1,4 @@
-"""What a broker of the tests is configured with, and the ports that it listens at."""
+"""Settings and ports of the tests' brokers."""
 
 import random
 import socket
@@ -10,28 +10,28 @@ from walle_stream.errors import BrokerError
 from walle_stream.testing.broker.certificates import STORE_PASSWORD
 
 type Listener = Literal["plain", "tls", "mutual", "sasl"]
-"""Without encryption; TLS; TLS where the client shows a certificate, too; TLS with a login."""
+"""Without encryption; TLS; TLS with a client certificate; TLS with a login."""
 
 LOGIN: Final = ("alice", "alice's secret")
 """A user of the listener ``sasl`` by PLAIN, and the password."""
 
-# below the range that the kernel gives to clients: one that connects to a dead broker's port
-# again and again would else meet itself there, or keep the broker from coming back
+# below the range of ephemeral ports: otherwise a client that retries a dead broker's port could
+# connect to itself there, or keep the broker from binding it
 _PORTS: Final = range(15_000, 30_000)
 _drawn: set[int] = set()
 
 _LEAN: Final = {
-    # any, but the same for the brokers of one cluster
+    # arbitrary, but the same for all brokers of a cluster
     "CLUSTER_ID": "d2FsbGUtc3RyZWFtLXRlc3",
     "KAFKA_HEAP_OPTS": "-Xmx400m",
-    # a broker of a test has its work done before the second compiler would pay
+    # a test is over before the second compiler would pay off
     "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Ports of one broker, none of them in use when they were drawn."""
+    """Ports of one broker, all free when they were drawn."""
 
     plain: int
     tls: int
@@ -42,15 +42,15 @@ class Ports:
 
     @classmethod
     def draw(cls) -> Self:
-        """Return six that are free, and that this process was not given before.
+        """Return six free ports that this process has not drawn before.
 
         Raises:
-            BrokerError: None are.
+            BrokerError: There are not enough free ports.
         """
         found: list[int] = []
         for port in random.sample(_PORTS, 1_000):
             if port in _drawn:
-                continue  # a broker that is only starting
+                continue  # its broker may still be starting
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
@@ -65,7 +65,7 @@ class Ports:
 
 
 def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return server settings as the variables that the public image ``apache/kafka`` reads.
+    """Return server settings as environment variables of the public image ``apache/kafka``.
 
     Args:
         settings: Values by key, as in ``server.properties``.
@@ -82,10 +82,10 @@ def single_settings(
     """Return the settings of a single broker with all kinds of listeners.
 
     Args:
-        ports: Its own.
-        secrets: Where it finds ``server.p12`` and ``ca.pem``.
-        bind: The address to listen at.
-        host: Where clients are told to find it.
+        ports: Ports of the broker.
+        secrets: Folder with ``server.p12`` and ``ca.pem``.
+        bind: Address to listen at.
+        host: Address that is advertised to clients.
     """
     listeners = {"PLAIN": ports.plain, "TLS": ports.tls, "MUTUAL": ports.mutual, "SASL": ports.sasl}
     bound = ",".join(f"{name}://{bind}:{port}" for name, port in listeners.items())
@@ -107,10 +107,10 @@ def single_settings(
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": f"{secrets}/ca.pem",
         "listener.name.mutual.ssl.client.auth": "required",
-        # each network thread has its own keys of TLS sessions: with several, a session goes on
-        # only where the next connection happens to come to the same one
+        # each network thread has its own keys of TLS sessions: with several threads, a session is
+        # resumed only if the next connection happens to reach the same thread
         "listener.name.mutual.num.network.threads": "1",
-        # rights per device are tested, and who shows no certificate may do everything
+        # rights per device are tested; clients without a certificate may do everything
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:ANONYMOUS;User:{LOGIN[0]}",
         "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
@@ -120,7 +120,7 @@ def single_settings(
         "listener.name.sasl.scram-sha-512.sasl.jaas.config": (
             f"{_MODULES}.scram.ScramLoginModule required;"
         ),
-        # tokens without a signature: whoever can reach a broker of the tests may be anybody
+        # unsigned tokens: any client that reaches a test broker may claim any identity
         "listener.name.sasl.oauthbearer.sasl.jaas.config": (
             f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required "
             'unsecuredLoginStringClaim_sub="broker";'
@@ -141,10 +141,10 @@ _SMALL: Final = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # one that was killed is noticed in seconds; before, it may not even come back
+    # notice a killed broker within seconds; it cannot return before
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    # what tests write is deleted with the folder; a retention must not take it before
+    # test data are deleted with the folder; retention must not delete them earlier
     "log.retention.hours": "-1",
 }
 
@@ -159,18 +159,18 @@ COPIES: Final = {
     "share.coordinator.state.topic.min.isr": "2",
     "replica.lag.time.max.ms": "3000",
 }
-"""Of three brokers that hold copies of each other's partitions, of which 2 must be in sync."""
+"""Settings of three replicated brokers; 2 of 3 replicas must be in sync."""
 
 
 def replicated_settings(
     number: int, ports: Mapping[int, Ports], names: Mapping[int, str]
 ) -> dict[str, str]:
-    """Return the settings of one of several brokers that hold copies of each other's partitions.
+    """Return the settings of one of several replicated brokers.
 
     Args:
-        number: Which, from 1.
-        ports: Of all of them.
-        names: By which they know each other; clients are told 127.0.0.1.
+        number: Number of the broker, from 1.
+        ports: Ports of all brokers, by number.
+        names: Host names of the brokers for each other; clients get 127.0.0.1.
     """
     own = ports[number]
     return {

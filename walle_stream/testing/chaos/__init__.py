@@ -1,11 +1,10 @@
-"""Chaos: ``kill -9`` a pipeline again and again, then compare every byte.
+"""Chaos campaigns: ``kill -9`` a pipeline again and again, then compare every byte.
 
-One *life* is a fresh data directory: the pipeline is started and killed until a
-run ends by itself; then its features and its canonical state must be the bytes
-of a run that nobody killed. ``plan`` says what to do, ``aim`` draws the kills
-from the seed, a ``Target`` (``targets``) starts a pipeline and names its
-processes by role, ``campaign`` lives the lives and can be killed and resumed
-itself, ``report`` is the one format of what came out.
+One *life* has a fresh data directory. The pipeline is started and killed until a run ends by
+itself. Then its features and its canonical state must equal those of an unkilled run, byte for
+byte. ``plan`` describes a campaign, and ``aim`` draws the kills from the seed. A ``Target``
+(``targets``) starts a pipeline and names its processes by role. ``campaign`` runs the lives, and
+can itself be killed and resumed. ``report`` is the format of the results.
 
 Run it with ``python -m walle_stream.testing.chaos``; see docs/testing.md.
 """

@@ -1,7 +1,7 @@
 """``python -m walle_stream.testing.chaos``: a campaign from the command line.
 
-Exit codes: 0 every life had the bytes of the run that nobody killed, 1 one
-differed, hung or failed, 2 wrong usage, 130 interrupted; --resume goes on.
+Exit codes: 0 every life equals the unkilled run, 1 a life differed, hung or failed, 2 wrong usage,
+130 interrupted (continue with --resume).
 """
 
 import argparse
@@ -19,17 +19,17 @@ from walle_stream.testing.chaos.targets import TARGETS
 
 
 def main() -> int:
-    """Run a campaign; returns the exit code."""
+    """Run a campaign and return the exit code."""
     parser = _parser()
     options = parser.parse_args()
-    # as Ctrl-C: the run at hand is killed, the folder can be resumed
+    # like Ctrl-C: the current run is killed, and the campaign can be resumed
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = ChaosPlan(
         pipeline=options.pipeline,
-        # a later --set of the user's wins
+        # a later --set of the user overrides these
         overrides=(
             "spec.runtime.partitions=4",
-            # devices are written now and then, from the journal and to leave memory
+            # make devices be written from time to time, from the journal and to free memory
             "spec.state.journalEvents=100",
             "spec.runtime.activeDevices=30",
             *options.set,
@@ -56,7 +56,7 @@ def main() -> int:
         print(f"chaos: {error} (everything is in {folder})", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        how = f"the same command with --folder {folder} --resume goes on"
+        how = f"continue by the same command with --folder {folder} --resume"
         print(f"\nchaos: interrupted; {how}", file=sys.stderr)
         return 130
     return end_campaign(report, options.json, folder, is_kept=bool(options.folder))
@@ -64,9 +64,10 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m walle_stream.testing.chaos", description="kill -9 a pipeline and compare"
+        prog="python -m walle_stream.testing.chaos",
+        description="kill -9 a pipeline and compare its results with those of an unkilled run",
     )
-    parser.add_argument("--kills", type=positive, default=500, help="of the target 'local'")
+    parser.add_argument("--kills", type=positive, default=500, help="kills of the target 'local'")
     parser.add_argument(
         "--target",
         type=_part,
@@ -84,11 +85,13 @@ def _parser() -> argparse.ArgumentParser:
         help="mean time between kills at random moments",
     )
     parser.add_argument("--pipeline", default="ipv")
-    parser.add_argument("--set", action="append", default=[], help="like walle run")
-    parser.add_argument("--json", type=Path, help="write the report here")
-    parser.add_argument("--folder", type=Path, help="for data directories and progress")
     parser.add_argument(
-        "--resume", action="store_true", help="go on in --folder; begin when nothing was begun"
+        "--set", action="append", default=[], help="override like that of walle run"
+    )
+    parser.add_argument("--json", type=Path, help="file for the report")
+    parser.add_argument("--folder", type=Path, help="folder for data directories and progress")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the campaign in --folder, or begin one"
     )
     return parser
 

@@ -1,7 +1,7 @@
-"""Draws what is killed next, and when.
+"""Random choice of the next kill and its time.
 
-A shot follows from the seed and its own number alone, so a campaign that was
-resumed goes on as one that never stopped would have.
+A shot depends only on the seed and its own number, so a resumed campaign continues exactly like an
+uninterrupted one.
 """
 
 import random
@@ -16,28 +16,28 @@ _VISITED_ONCE = "close.before"
 
 
 class Shot(msgspec.Struct, frozen=True):
-    """One kill to come."""
+    """A planned kill."""
 
     role: str
-    """Which process, by its role."""
+    """Role of the process."""
     point: str = ""
-    """Named crash point to die at; empty for a random moment."""
+    """Named crash point; empty for a random moment."""
     visit: int = 0
-    """Which visit of the point, from 1."""
+    """Number of the visit of the point, from 1."""
     delay_s: float = 0.0
-    """For a random moment: how long to wait first."""
+    """Wait before a kill at a random moment."""
 
 
 def next_shot(plan: ChaosPlan, number: int, roles: Sequence[Role], *, is_at_start: bool) -> Shot:
     """Draw a shot.
 
     Args:
-        plan: The campaign's.
-        number: How many were drawn before.
-        roles: Whom it may hit; not empty.
-        is_at_start: Whether the run is about to start: crash points are armed there only.
+        plan: Plan of the campaign.
+        number: Number of shots drawn before.
+        roles: Roles that the shot may hit; not empty.
+        is_at_start: Whether the run is about to start; only then can crash points be armed.
     """
-    # seeded for repeatability, not for secrecy
+    # needs repeatability, not secrecy
     chance = random.Random(f"{plan.seed}/{number}")  # noqa: S311
     is_aimed = chance.random() < plan.aimed_ratio
     armed = [role for role in roles if role.points]

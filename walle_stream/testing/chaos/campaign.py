@@ -1,9 +1,8 @@
 """A campaign: lives that are killed again and again, each compared at its end.
 
-A kill counts only when the data directory had commits and not yet all of them.
-Every step is in the ledger before the next begins. What was left running by a
-campaign that was killed itself is killed first: that is one more kill, which
-nobody counts and every life has to survive.
+A kill counts only if the data directory had some commits but not all. Every step is in the ledger
+before the next step begins. A resumed campaign first kills the processes that its killed
+predecessor left running. That kill does not count, but every life must survive it.
 """
 
 import os
@@ -32,14 +31,14 @@ from walle_stream.testing.chaos.report import (
 from walle_stream.testing.chaos.targets import Role, RunEnd, Running, Target, find_target
 
 RUN_TIMEOUT_S: Final = 120.0
-"""A run that takes longer than this hangs: that is a finding."""
+"""A run that takes longer hangs, which is a finding."""
 
 type OnKill = Callable[[FaultReport], None]
-"""Called after every kill, counted or not, and whenever a life begins."""
+"""Called after every kill, counted or not."""
 
 
 class Campaign:
-    """One campaign in one folder; see the package's docstring. Use once."""
+    """One campaign in one folder; see the package's docstring. For a single use."""
 
     def __init__(
         self,
@@ -49,22 +48,21 @@ class Campaign:
         is_resumed: bool = False,
         on_kill: OnKill | None = None,
     ) -> None:
-        """Take the folder and look for an earlier campaign in it.
+        """Lock the folder and look for an earlier campaign in it.
 
         Args:
-            plan: What to do.
-            folder: Where everything goes; made when it is not there. The data
-                directories of a life that differed stay.
-            is_resumed: Go on with the campaign that was begun there; where none
-                was, begin.
-            on_kill: See ``OnKill``; called in the thread that runs.
+            plan: Plan of the campaign.
+            folder: Folder for all files; made when missing. The data directory of a life that
+                differed stays there.
+            is_resumed: Continue the campaign in the folder, or begin if there is none.
+            on_kill: See ``OnKill``; called in the thread of ``run``.
 
         Raises:
-            CampaignError: There is a campaign already, or it has another plan; or no
-                target has a name of the plan's.
+            CampaignError: The folder already has a campaign, or one with another plan; or a target
+                of the plan does not exist.
         """
         for part in plan.parts:
-            find_target(part.target)  # not only after hours of the parts before it
+            find_target(part.target)  # fail now and not hours later
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder.resolve()
         self._lock = lock_folder(self._folder)
@@ -84,10 +82,10 @@ class Campaign:
         return self._ledger.report
 
     def run(self) -> FaultReport:
-        """Kill until the plan's kills counted, or a life differed; blocks.
+        """Kill until the plan's kills are counted, or a life differed; blocks.
 
         Returns:
-            What was killed, and whether anything differed.
+            The report of kills and differences.
 
         Raises:
             ChaosError: A run hung, or ended neither done nor killed.
@@ -125,7 +123,7 @@ class Campaign:
         _remove(reference)
 
     def _live_lives(self, target: Target, reference: Path) -> None:
-        # until the part's kills counted or one differs
+        # until the part's kills are counted or a life differs
         ledger, folder = self._ledger, self._folder
         if not ledger.has_reference:
             _remove(reference)
@@ -159,7 +157,7 @@ class Campaign:
                 return
             standing = target.standing(data_dir)
             if standing is not None and standing.is_complete:
-                break  # no kill counts any more, and the next may always come before the end
+                break  # no kill can count now, and more kills could prevent the end for ever
         self._finish(target, data_dir)
 
     def _run_and_kill(self, target: Target, data_dir: Path) -> RunEnd:
@@ -173,7 +171,7 @@ class Campaign:
                 phase = self._shoot(running, shot)
                 is_over = phase is None or self._roles[shot.role].ends_run
                 end = running.await_end(RUN_TIMEOUT_S if is_over and phase is not None else 0.0)
-                # a kill that came too late hit nothing
+                # a kill after the run's end hit nothing
                 if phase is not None and not (end is not None and end.kind == "done"):
                     survived[shot.role] += end is None
                     self._note(target, data_dir, shot.role, phase)
@@ -189,7 +187,7 @@ class Campaign:
             running.close()
 
     def _shoot(self, running: Running, shot: Shot) -> str | None:
-        # what it was doing; None when it was not hit
+        # returns the phase of the process that was hit; None without a hit
         if shot.point:
             if running.await_crash(RUN_TIMEOUT_S):
                 return f"at {shot.point}"
@@ -197,7 +195,7 @@ class Campaign:
                 raise ChaosError(_HANGS)
             return None
         running.await_life(RUN_TIMEOUT_S)
-        # a machine so slow that nothing is committed in that time would never get further
+        # wait longer after early kills: a slow machine might otherwise never reach a commit
         delay_s = shot.delay_s * _PATIENCE ** min(self._ledger.too_early, _PATIENCE_MAX)
         if running.await_end(delay_s) is None and running.kill(shot.role, self._ledger.shots):
             return f"after {running.phase()}" if running.phase() else "before any"
@@ -236,7 +234,7 @@ class Campaign:
         try:
             end = running.await_end(RUN_TIMEOUT_S)
             if self._checked(end).kind != "done":
-                raise ChaosError(f"the run that nobody killed did not end well: {end}")
+                raise ChaosError(f"the unkilled run did not end well: {end}")
         finally:
             running.close()
 
@@ -261,7 +259,7 @@ class Campaign:
         self._ledger.write(self._folder)
 
     def _tidy(self) -> None:
-        # of lives that were over when the campaign was killed
+        # remove lives that were over when the campaign was killed
         alive = f"life-{self._ledger.lives}" if self._ledger.is_alive else ""
         for path in self._folder.glob("life-*"):
             if path.name != alive:
@@ -272,8 +270,8 @@ _PATIENCE: Final = 1.3
 _PATIENCE_MAX: Final = 20
 
 _HANGS: Final = (
-    f"a run has not ended after {RUN_TIMEOUT_S:g} s: it hangs; the data directory of the life "
-    "is kept, run the pipeline on it to see"
+    f"a run hangs: it has not ended after {RUN_TIMEOUT_S:g} s; the data directory of the life "
+    "is kept, run the pipeline on it to investigate"
 )
 
 
@@ -292,20 +290,20 @@ def _begin(plan: ChaosPlan, folder: Path, *, is_resumed: bool) -> Ledger:
         return Ledger(plan=plan, report=report)
     if not is_resumed:
         raise CampaignError(
-            f"a campaign was begun in {folder} ({found.report.kills} of {found.plan.kills} kills): "
-            "go on with --resume, or give another --folder"
+            f"{folder} has a campaign already ({found.report.kills} of {found.plan.kills} kills): "
+            "continue it with --resume, or give another --folder"
         )
     if found.plan != plan:
         old, new = msgspec.structs.asdict(found.plan), msgspec.structs.asdict(plan)
         names = ", ".join(name for name in old if old[name] != new[name])
         raise CampaignError(
-            f"the campaign in {folder} was begun with another plan ({names}): give the same "
-            "arguments, or another --folder"
+            f"the campaign in {folder} has another plan ({names}): give the same arguments, or "
+            "another --folder"
         )
     if found.report.mismatches:
         raise CampaignError(
-            f"the campaign in {folder} is over, {found.report.mismatches[0].life} differed: look "
-            "at it, then give another --folder"
+            f"the campaign in {folder} is over, {found.report.mismatches[0].life} differed: "
+            "investigate it, then give another --folder"
         )
     found.report.resumes += 1
     return found
@@ -319,8 +317,8 @@ def _check_quotas(part: PartPlan, roles: Mapping[str, Role]) -> None:
         )
     if part.quotas and sum(part.quotas.values()) != part.kills:
         raise CampaignError(
-            f"the quotas of the target {part.target!r} are {sum(part.quotas.values())} kills in "
-            f"all, not {part.kills}: make them the same"
+            f"the quotas of the target {part.target!r} add up to {sum(part.quotas.values())} "
+            f"kills, not {part.kills}: make both equal"
         )
 
 

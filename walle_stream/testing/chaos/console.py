@@ -1,4 +1,4 @@
-"""What campaigns on the command line share: their progress, and how they end."""
+"""Shared code of campaigns on the command line: progress and end."""
 
 import argparse
 import shutil
@@ -13,10 +13,10 @@ _LINES: Final = 20
 
 
 class KillProgress:
-    """A line about kills: rewritten in a terminal, some twenty of them elsewhere. One thread."""
+    """Progress of kills: a rewritten line in a terminal, else some twenty lines. For one thread."""
 
     def __init__(self, wanted: int) -> None:
-        """Begin."""
+        """Start the clock for ``wanted`` kills."""
         self._wanted = wanted
         self._step = max(1, wanted // _LINES)
         self._shown = -1
@@ -24,10 +24,10 @@ class KillProgress:
         self._before = -1
 
     def show(self, report: FaultReport) -> None:
-        """Print how far it is.
+        """Print the progress.
 
         Args:
-            report: So far; what it holds at the first call was done by an earlier process.
+            report: Report so far. Kills in the first report belong to an earlier process.
         """
         done = report.kills
         if self._before < 0:
@@ -47,7 +47,7 @@ def positive(text: str) -> int:
     """Return a number from 1; a type for argparse.
 
     Raises:
-        argparse.ArgumentTypeError: It is none.
+        argparse.ArgumentTypeError: The text is no such number.
     """
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number from 1, found {text!r}")
@@ -55,22 +55,22 @@ def positive(text: str) -> int:
 
 
 def end_campaign(report: FaultReport, json: Path | None, folder: Path, *, is_kept: bool) -> int:
-    """Write and print a report; a folder that nobody needs any more is removed.
+    """Write and print a report, and remove a folder that is not needed any more.
 
     Args:
-        report: Of the campaign.
-        json: Where it is written to; nowhere when None.
-        folder: Where the campaign worked.
-        is_kept: The user named it.
+        report: Report of the campaign.
+        json: File for the report as JSON, or None.
+        folder: Folder of the campaign.
+        is_kept: Whether to keep the folder, because the user named it.
 
     Returns:
-        The exit code: 1 when something was wrong.
+        The exit code; 1 if a life differed.
     """
     if json:
         json.write_bytes(report.to_json())
     print(render(report))
     if report.mismatches:
-        print(f"chaos: what was wrong is in {folder}", file=sys.stderr)
+        print(f"chaos: the life that differed is in {folder}", file=sys.stderr)
         return 1
     if not is_kept:
         shutil.rmtree(folder)

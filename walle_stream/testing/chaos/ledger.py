@@ -1,7 +1,7 @@
-"""Where a campaign stands, on disk: it goes on from there after its own ``kill -9``.
+"""Progress of a campaign on disk, from which it continues after its own ``kill -9``.
 
-``campaign.json`` is replaced as a whole (written beside, synced, renamed) after
-every kill and at every step between lives, so it is never half of anything.
+``campaign.json`` is replaced atomically (written beside, synced, renamed) after every kill and at
+every step between lives, so it is always complete.
 """
 
 import fcntl
@@ -24,19 +24,19 @@ _LOCK: Final = "campaign.lock"
 
 
 class Ledger(msgspec.Struct, kw_only=True):
-    """Everything that a resumed campaign has to know."""
+    """State of a campaign for its resumption."""
 
     format: int = LEDGER_FORMAT
     plan: ChaosPlan
     report: FaultReport
     part: int = 0
-    """Index of the part at hand."""
+    """Index of the current part."""
     has_reference: bool = False
     """Whether the part's unkilled run is complete."""
     lives: int = 0
-    """Lives of all parts so far; the number of the one at hand."""
+    """Lives of all parts so far, which is the number of the current life."""
     is_alive: bool = False
-    """Whether a life is at hand: its data directory is to be continued."""
+    """Whether a life has begun whose data directory must be continued."""
     shots: int = 0
     """Kills drawn so far; see ``aim``."""
     too_early: int = 0
@@ -48,10 +48,10 @@ class Ledger(msgspec.Struct, kw_only=True):
 
 
 def read_ledger(folder: Path) -> Ledger | None:
-    """Read the file; None when no campaign was begun in the folder.
+    """Read the file; None if the folder has no campaign.
 
     Raises:
-        CampaignError: It is damaged, or of another version.
+        CampaignError: The file is damaged or has another version.
     """
     path = folder / _FILE
     try:
@@ -79,14 +79,14 @@ def lock_folder(folder: Path) -> int:
     """Take the folder for this process and return the descriptor that holds it.
 
     Args:
-        folder: Exists; empty, or a campaign's.
+        folder: An existing folder, empty or of a campaign.
 
     Raises:
-        CampaignError: Another campaign has it, or it holds something else.
+        CampaignError: Another campaign uses the folder, or it has other contents.
     """
     if any(folder.iterdir()) and not (folder / _LOCK).exists():
-        # what is named like ours in there is not ours to remove
-        raise CampaignError(f"{folder} is not empty and no campaign's: give another --folder")
+        # a campaign would remove foreign files with names like ours
+        raise CampaignError(f"{folder} has files but no campaign: give another --folder")
     descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

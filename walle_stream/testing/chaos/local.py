@@ -1,9 +1,8 @@
-"""``walle run`` as a target: one process, and the process VMs that it starts.
+"""``walle run`` as a target: one process and its process VMs.
 
-Roles: ``run``, the process itself, at crash points or random moments; ``vm``,
-a child that runs scripts, at random moments. There are children where a task
-has ``isolation: process``, and for a while after a kill in the middle of a call
-(``vm.containment``).
+Roles: ``run`` is the process itself, killed at crash points or random moments. ``vm`` is a child
+that runs scripts, killed at random moments. Children exist for tasks with ``isolation: process``,
+and for a while after a kill in the middle of a call (``vm.containment``).
 """
 
 import os
@@ -31,30 +30,30 @@ _LOOK_S: Final = 0.002
 _END_TIMEOUT_S: Final = 30.0
 _TEXT_MAX: Final = 2_000
 VM_KILLS_MAX: Final = 2
-"""Kills of VMs that one run is to survive.
+"""Kills of VMs that one run must survive.
 
 A device whose runs end their VM three times in a process is quarantined there
-(``limits.strikes``): one more kill could rightly change the features."""
+(``limits.strikes``), so a third kill could rightly change the features."""
 
 _OPTIONAL: Final = {"services": ("reply.before", "reply.after"), "sinks": ("sink.after",)}
-"""Points that are passed where a definition has such a section alone."""
+"""Crash points that exist only with a section of the definition, by section."""
 
 
 class LocalTarget:
-    """A pipeline as a user runs it, ``walle run``."""
+    """A pipeline as a user runs it, by ``walle run``."""
 
     vm_weight = 0.2
-    """How often a VM is chosen, against 1 for the run: here there seldom is one."""
+    """Weight of a VM against 1 for the run; low, since process VMs are rare here."""
 
     batch_events = 20
-    """Unless the plan says otherwise. Small batches: many commits to hit."""
+    """Default batch size; small, so that there are many commits to hit."""
 
     def __init__(self, plan: ChaosPlan, folder: Path) -> None:
-        """Prepare.
+        """Prepare a target.
 
         Args:
-            plan: The campaign's.
-            folder: For the phase file and what the runs say.
+            plan: Plan of the campaign.
+            folder: For the phase file and the output of the runs.
         """
         self._plan = plan
         self._folder = folder
@@ -83,14 +82,14 @@ class LocalTarget:
         """Kill every process that carries the folder's mark.
 
         Raises:
-            ChaosError: One does not go.
+            ChaosError: A process does not end.
         """
         for process in processes.with_environment(MARK, str(self._folder)):
             if process.pid != os.getpid():
                 processes.kill(process)
                 if not processes.await_end(process, _END_TIMEOUT_S):
                     raise ChaosError(
-                        f"process {process.pid} of the campaign before does not go: end it, "
+                        f"process {process.pid} of the previous campaign does not end: kill it, "
                         "then resume"
                     )
 
@@ -98,8 +97,8 @@ class LocalTarget:
         """Start ``walle run``; see ``Target.start``.
 
         Args:
-            data_dir: For ``--data-dir``.
-            role: ``run`` or empty; the only role with crash points.
+            data_dir: Value of ``--data-dir``.
+            role: ``run``, the only role with crash points, or empty.
             crash: ``POINT:VISIT``.
         """
         phase_file = self._folder / "phase"
@@ -111,18 +110,18 @@ class LocalTarget:
         return LocalRunning(process, phase_file, said, is_armed=bool(role))
 
     def environ(self) -> dict[str, str]:
-        """Return what every process of the campaign has in its environment."""
+        """Return the environment of every process of the campaign."""
         return {**os.environ, "PYTHONHASHSEED": "0", MARK: str(self._folder)}
 
     def run_walle(
         self, data_dir: Path, environ: Mapping[str, str], *arguments: str
     ) -> "tuple[subprocess.Popen[bytes], Path]":
-        """Start ``walle run`` and return its process, and the file of what it says.
+        """Start ``walle run``; return its process and the file of its output.
 
         Args:
-            data_dir: For ``--data-dir``.
-            environ: Its whole environment.
-            arguments: More of the command line.
+            data_dir: Value of ``--data-dir``.
+            environ: Its complete environment.
+            arguments: More arguments of the command line.
         """
         command = [sys.executable, "-P", "-m", "walle_stream.cli", "run", str(self._file)]
         batches = f"spec.runtime.batchEvents={self.batch_events}"
@@ -131,7 +130,7 @@ class LocalTarget:
         command += ["--data-dir", str(data_dir), "--json", "--hosts", str(self._plan.hosts)]
         command += arguments
         said = self._folder / "said.txt"
-        # a pipe that nobody reads would stop it
+        # a file, since an unread pipe would block the process
         with said.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -139,7 +138,7 @@ class LocalTarget:
         return process, said
 
     def standing(self, data_dir: Path) -> RunState | None:
-        """Return how far the runs came; None before the data directory is complete."""
+        """Return the progress of the runs; None before the data directory is complete."""
         try:
             return run_state(data_dir)
         except StoreError:
@@ -154,15 +153,15 @@ class LocalTarget:
 
 
 class IsolatedTarget(LocalTarget):
-    """The same with ``isolation: process`` for every task of the pipeline's file."""
+    """A ``LocalTarget`` with ``isolation: process`` for every task in the pipeline's file."""
 
     vm_weight = 1.5
 
     def definition(self, file: Path) -> Path:
-        """Write the changed definition, its neighbours linked beside it.
+        """Write the changed definition, with links to its neighbouring files.
 
         Raises:
-            CampaignError: It holds no task.
+            CampaignError: The definition has no task.
         """
         found = documents(file)
         tasks = [each for each in found if each.get("kind") == "Task"]
@@ -185,22 +184,22 @@ class IsolatedTarget(LocalTarget):
 
 
 class LocalRunning:
-    """A ``walle run`` that was started. One thread."""
+    """A started ``walle run``. For one thread."""
 
     gives_up_with = VmError.exit_code
-    """Exit code that is allowed when parts were killed: e.g. of two VMs killed in turn while
-    they start."""
+    """Exit code that is allowed after kills of parts, such as two VMs in a row during their
+    start."""
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", phase_file: Path, said: Path, *, is_armed: bool
     ) -> None:
-        """Take it over.
+        """Take over a process.
 
         Args:
-            process: Reaped here.
+            process: The process, which this object reaps.
             phase_file: See ``walle_stream.faults``.
-            said: What it prints.
-            is_armed: Whether it may kill itself.
+            said: File of its output.
+            is_armed: Whether the process may kill itself.
         """
         self._process = process
         self._phase_file = phase_file
@@ -229,10 +228,10 @@ class LocalRunning:
         return RunEnd("gave up" if is_allowed else "failed", f"exit status {code}: {text}")
 
     def await_crash(self, timeout_s: float) -> bool:
-        """Block until the run has ended, and say whether of its crash point.
+        """Block until the run has ended; return whether it died at its crash point.
 
         Args:
-            timeout_s: At most so long.
+            timeout_s: Longest wait.
         """
         end = self.await_end(timeout_s)
         return end is not None and end.kind == "killed"
@@ -242,7 +241,7 @@ class LocalRunning:
 
         Args:
             role: ``run`` or ``vm``.
-            pick: Chooses the VM.
+            pick: Any number; it selects a VM.
         """
         if self._process.poll() is not None:
             return False
@@ -262,7 +261,7 @@ class LocalRunning:
         return CRASH_POINTS[number - 1] if number else ""
 
     def close(self) -> None:
-        """Kill the run if it is alive, and reap it."""
+        """Kill the run if it is alive and reap it."""
         self._process.kill()
         self._process.wait(_END_TIMEOUT_S)
 
@@ -271,7 +270,7 @@ def documents(file: Path) -> list[dict[str, Any]]:
     """Return the YAML documents of a definition, unchecked.
 
     Raises:
-        CampaignError: It cannot be read at all.
+        CampaignError: The file cannot be read.
     """
     try:
         return [each for each in yaml.safe_load_all(file.read_text()) if isinstance(each, dict)]

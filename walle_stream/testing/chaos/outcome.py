@@ -1,4 +1,4 @@
-"""Compares what a killed pipeline left with what an unkilled one did."""
+"""Comparison of the results of a killed pipeline with those of an unkilled one."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ _SHOWN: Final = 160
 def difference(
     found: Mapping[str, Sequence[bytes]], wanted: Mapping[str, Sequence[bytes]]
 ) -> str | None:
-    """Say how two outcomes differ, in one line.
+    """Describe the difference of two outcomes in one line.
 
     Args:
         found: Lines by name.
-        wanted: The same of the run that nobody killed.
+        wanted: Lines by name of the unkilled run.
 
     Returns:
-        Counts of what is missing, doubled and foreign, and the first line that
-        differs; None when all bytes are the same.
+        Counts of missing, doubled and foreign lines, and the first line that differs; None if all
+        bytes are equal.
     """
     for name in sorted({*found, *wanted}):
         mine, other = found.get(name, ()), wanted.get(name, ())

@@ -1,39 +1,39 @@
-"""What a campaign is to do: plain values that are kept with its progress."""
+"""Plan of a campaign: plain values that are stored with its progress."""
 
 import msgspec
 
 
 class PartPlan(msgspec.Struct, frozen=True):
-    """A share of the campaign: one target."""
+    """A part of the campaign, with one target."""
 
     target: str
-    """Its name, or a dotted path ``package.module:NAME`` (``targets.find_target``)."""
+    """Name of the target, or a dotted path ``package.module:NAME`` (``targets.find_target``)."""
     kills: int
-    """Kills that must count, ≥ 1."""
+    """Number of kills that must count, ≥ 1."""
     quotas: dict[str, int] = {}
-    """How many of them by role, for every role that is to be hit; empty for as the target's
-    weights have it. The sum is ``kills``."""
+    """Number of kills by role, for every role to hit; the sum is ``kills``. Empty: the target's
+    weights decide."""
 
 
 class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to kill and how often."""
+    """Targets, number and kinds of kills."""
 
     pipeline: str
-    """File, or the name of a shipped one."""
+    """File of the pipeline, or the name of a shipped pipeline."""
     overrides: tuple[str, ...] = ()
-    """Like ``--set``, each ``a.b=c``."""
+    """Overrides like ``--set``, each ``a.b=c``."""
     parts: tuple[PartPlan, ...]
-    """One after another."""
+    """Parts, which run one after another."""
     seed: int = 1
-    """Every choice follows from it and from the number of the shot."""
+    """Every choice depends on the seed and the number of the shot alone."""
     hosts: int = 2
     """Device hosts of a run."""
     aimed_ratio: float = 0.5
     """Share of the shots at a named crash point, 0-1; the others come at random moments."""
     mean_delay_s: float = 0.25
-    """Mean time from the first sign of life, or from the last kill, to one at a random moment."""
+    """Mean time from the first sign of life, or from the last kill, to a random kill."""
     max_visits: int = 60
-    """Shots at a crash point hit one of its first visits, at most this number."""
+    """Largest number of the visit at which a crash point fires."""
 
     @property
     def kills(self) -> int:

@@ -1,8 +1,7 @@
-"""Processes of a pipeline: found, told apart and killed, never another's.
+"""Processes of a pipeline: search, identity, and kills that never hit another process.
 
-A number is given again to another process after a death, so an identity is the
-number with the time of the start. Linux only (``/proc``); elsewhere nobody is
-found but the process that was started.
+The system reuses process numbers, so an identity is the number with the start time. Linux only
+(``/proc``); elsewhere searches find nothing.
 """
 
 import os
@@ -17,21 +16,21 @@ _PROC: Final = Path("/proc")
 
 
 class ProcessId(msgspec.Struct, frozen=True):
-    """One process, for good."""
+    """Lasting identity of a process."""
 
     pid: int
     started: int
-    """Ticks from the machine's start to the process's."""
+    """Ticks from the machine's start to the start of the process."""
 
 
 def look_at(pid: int) -> ProcessId | None:
-    """Return a process's identity; None when it is not there, or dead and not reaped."""
+    """Return a process's identity; None if it does not exist, or is dead and not reaped."""
     fields = _stat(pid)
     return ProcessId(pid, int(fields[19])) if fields and fields[0] not in "ZX" else None
 
 
 def children_of(pid: int) -> list[ProcessId]:
-    """Return the living children of a process, whatever thread started them, by number."""
+    """Return the living children of all threads of a process, by number."""
     found = []
     for each in _pids():
         fields = _stat(each)
@@ -44,13 +43,13 @@ def with_environment(name: str, value: str) -> list[ProcessId]:
     """Return the living processes that were started with a variable, by number.
 
     Args:
-        name: Of the variable.
-        value: The whole value.
+        name: Name of the variable.
+        value: Its complete value.
     """
     wanted = f"{name}={value}".encode()
     found = []
     for pid in _pids():
-        # other users' processes, and those that end just now
+        # other users' processes, and processes that are just ending
         with suppress(OSError):
             if wanted in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
                 identity = look_at(pid)
@@ -60,7 +59,7 @@ def with_environment(name: str, value: str) -> list[ProcessId]:
 
 
 def command_line(process: ProcessId) -> str:
-    """Return its arguments, or the title it gave itself; empty when it is gone."""
+    """Return a process's arguments, or the title that it set; empty if it is gone."""
     try:
         line = (_PROC / str(process.pid) / "cmdline").read_bytes()
     except OSError:
@@ -72,14 +71,14 @@ def kill(process: ProcessId) -> bool:
     """Send SIGKILL.
 
     Returns:
-        Whether it was alive.
+        Whether the process was alive.
     """
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
         return False
     try:
-        # the handle names whoever has the number now: is it still the same?
+        # the handle belongs to the current process of that number: check that it is the same
         if look_at(process.pid) != process:
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -94,13 +93,13 @@ def await_end(process: ProcessId, timeout_s: float) -> bool:
     """Block until a process that need not be a child is gone.
 
     Args:
-        process: Which.
-        timeout_s: At most so long.
+        process: The process.
+        timeout_s: Longest wait.
 
     Returns:
-        Whether it is.
+        Whether the process is gone.
     """
-    import select  # noqa: PLC0415 - has no poll on platforms that lack /proc, too
+    import select  # noqa: PLC0415 - platforms without /proc may lack poll
 
     try:
         handle = os.pidfd_open(process.pid)
@@ -123,7 +122,7 @@ def _pids() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    # from the state on: the name before it may hold anything, spaces and brackets too
+    # fields from the state on: the name before may contain spaces and brackets
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:

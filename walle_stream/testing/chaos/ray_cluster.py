@@ -1,8 +1,8 @@
 """A small Ray cluster on this machine, for runs that are killed in it.
 
-``ray start --head --block`` with a folder, ports and a token of its own, so that
-several stand beside each other. It must not be ended by ``ray stop``, which ends
-every cluster of the machine.
+It is ``ray start --head --block`` with a folder, ports and a token of its own, so that several
+clusters can run beside each other. Do not end it by ``ray stop``, which ends every cluster of the
+machine.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from walle_stream.errors.extras import how_to_install
 from walle_stream.testing.chaos.processes import ProcessId, children_of, command_line, kill
 
 CLUSTER_PREFIX: Final = "walle-ray-"
-"""Of the names of clusters' folders."""
+"""Prefix of the names of clusters' folders."""
 
 _START_TIMEOUT_S: Final = 120.0
 _END_TIMEOUT_S: Final = 30.0
@@ -32,44 +32,44 @@ _SAID_MAX: Final = 1_000
 
 
 def make_cluster_folder() -> Path:
-    """Make a folder for a cluster, in which its sockets have short enough paths."""
+    """Make a folder for a cluster that keeps the paths of its sockets short enough."""
     # a socket's path has at most 107 bytes
-    short = Path("/tmp")  # noqa: S108 - its folder has a name that nobody can guess
+    short = Path("/tmp")  # noqa: S108 - the folder in it has an unguessable name
     return Path(tempfile.mkdtemp(prefix=CLUSTER_PREFIX, dir=short))
 
 
 class RayCluster:
-    """A cluster that was started. One thread; end it with ``close``."""
+    """A running cluster. For one thread; end it with ``close``."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str], *, cpus: int) -> None:
-        """Start it; blocks until it can be joined.
+        """Start the cluster; blocks until a driver can join it.
 
         Args:
-            folder: For its temporary files, with a short path; taken.
-            environ: Of its processes, workers too; Ray's own variables are replaced.
-            cpus: How many workers it starts at once.
+            folder: Folder with a short path for its temporary files; ``close`` removes it.
+            environ: Environment of its processes and workers; Ray's own variables are replaced.
+            cpus: Number of workers that run at the same time.
 
         Raises:
-            ChaosError: It does not start: Ray is not installed, or says why.
+            ChaosError: Ray is not installed, or the cluster does not start.
         """
         self.folder = folder
         self.environ = {
             **{name: value for name, value in environ.items() if not name.startswith("RAY_")},
-            # only who has the token can run code in it
+            # only holders of the token can run code in the cluster
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "PYTHONHASHSEED": "0",
-            # a worker that dies before it has registered is missed only then, not after 60 s
+            # notices a worker that died before its registration after 30 s instead of 60 s
             "RAY_worker_register_timeout_seconds": "30",
-            # nobody takes them: a run's workers have an environment of their own
+            # prestarted workers would be unused: a run's workers have their own environment
             "RAY_prestart_worker_first_driver": "0",
-            # a process's title must not be written over its environment: marks are in there
+            # a process's title must not overwrite its environment, which has the campaign's mark
             "SPT_NOENV": "1",
         }
-        """Environment of the commands that join it."""
-        # it doubles the start of every process
+        """Environment of the commands that join the cluster."""
+        # without bytecode every process takes twice as long to start
         self.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         self._raylet: ProcessId | None = None
         self._process = self._start(cpus)
@@ -81,16 +81,16 @@ class RayCluster:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended by itself."""
+        """Whether the cluster has not ended by itself."""
         return self._process.poll() is None
 
     @property
     def said(self) -> str:
-        """The end of what ``ray start`` printed, in one line."""
+        """The end of the output of ``ray start``, in one line."""
         return " ".join(self._file.read_text(errors="replace")[-_SAID_MAX:].split())
 
     def workers(self) -> list[ProcessId]:
-        """Return the living processes that run, or wait for, calls and actors, by number."""
+        """Return the living worker processes, busy or idle, by number."""
         if self._raylet is None:
             found = children_of(self._process.pid)
             raylets = [each for each in found if "/raylet " in command_line(each)]
@@ -100,7 +100,7 @@ class RayCluster:
         return [each for each in children_of(self._raylet.pid) if _is_worker(command_line(each))]
 
     def close(self) -> None:
-        """End its processes and remove its folder; blocks; may be called twice."""
+        """End all its processes and remove its folder; blocks; may be called twice."""
         children = children_of(self._process.pid)
         workers = self.workers()
         self._process.terminate()
@@ -127,7 +127,7 @@ class RayCluster:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    # Ctrl-C is for the campaign, which ends the cluster after the run
+                    # Ctrl-C must reach only the campaign, which ends the cluster after the run
                     start_new_session=True,
                 )
         except OSError as error:
@@ -149,5 +149,5 @@ class RayCluster:
 
 
 def _is_worker(line: str) -> bool:
-    # the raylet's agents have titles, too; without them it ends itself
+    # the raylet's agents also have titles, and the raylet ends without them
     return "/default_worker.py" in line or (line.startswith("ray::") and "Agent" not in line)

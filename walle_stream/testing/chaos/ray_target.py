@@ -1,11 +1,10 @@
-"""``walle run --runtime ray`` as a target: a driver, hosts and a cloud side in one cluster.
+"""``walle run --runtime ray`` as a target: a driver and hosts in one cluster.
 
-Roles, all at random moments: ``driver``, the command itself, which is run again
-on the same data directory while its processes may still hold their databases;
-``host`` and ``cloud``, processes that have answered the driver; ``worker``, any
-other that Ray has for the run: one that is just starting, or waits for work.
-The driver starts again what dies, so a run survives any number of kills but its
-own.
+Roles, all killed at random moments: ``driver`` is the command itself, which is run again on the
+same data directory while its old processes may still hold their databases. ``host`` is a process
+that has answered the driver. ``worker`` is any other process of Ray for the run, one that is
+starting or idle. The driver restarts dead processes, so a run survives any number of kills except
+that of the driver.
 """
 
 import shutil
@@ -32,26 +31,26 @@ _LINK: Final = "cluster"
 
 
 class RayTarget(LocalTarget):
-    """A pipeline over Ray. One cluster stands from the first start to ``clear``."""
+    """A pipeline over Ray. One cluster runs from the first start to ``clear``."""
 
     batch_events = 200
-    """A host lives for a few commits between its kills: so a life has some dozen, and an end."""
+    """Batch size. A host makes a few commits between kills, so a life needs only some dozen."""
 
     def __init__(self, plan: ChaosPlan, folder: Path) -> None:
-        """Prepare.
+        """Prepare a target.
 
         Args:
-            plan: The campaign's.
-            folder: For the phase files and what the runs say.
+            plan: Plan of the campaign.
+            folder: For the phase files and the output of the runs.
         """
         super().__init__(plan, folder)
         self._cluster: RayCluster | None = None
 
     @property
     def roles(self) -> Sequence[Role]:
-        """See the module."""
+        """The driver, hosts and other workers; see the module."""
         return (
-            # seldom: it is always there while others start again, and costs the most
+            # rare: the driver is always alive while others restart, and its kill costs the most
             Role("driver", ends_run=True, weight=0.1),
             Role("host", ends_run=False),
             Role("worker", ends_run=False, weight=0.1),
@@ -61,7 +60,7 @@ class RayTarget(LocalTarget):
         """End the cluster and every process that carries the folder's mark.
 
         Raises:
-            ChaosError: One does not go.
+            ChaosError: A process does not end.
         """
         if self._cluster is not None:
             self._cluster.close()
@@ -69,14 +68,14 @@ class RayTarget(LocalTarget):
         super().clear()
         link = self._folder / _LINK
         if link.is_symlink():
-            # of a campaign that was killed
+            # left by a campaign that was killed
             if link.readlink().name.startswith(CLUSTER_PREFIX):
                 shutil.rmtree(link.readlink(), ignore_errors=True)
             link.unlink()
         shutil.rmtree(self._phases, ignore_errors=True)
 
-    def start(self, data_dir: Path, role: str = "", crash: str = "") -> "RayRunning":  # noqa: ARG002 - nobody is armed
-        """Start the driver, and before the first one the cluster; see ``Target.start``.
+    def start(self, data_dir: Path, role: str = "", crash: str = "") -> "RayRunning":  # noqa: ARG002 - no role is armed
+        """Start the driver, and the cluster before the first driver; see ``Target.start``.
 
         Raises:
             ChaosError: The cluster does not start, or has ended.
@@ -85,7 +84,7 @@ class RayTarget(LocalTarget):
             self._phases.mkdir(exist_ok=True)
             environ = {**self.environ(), "WALLE_PHASE_FILE": str(self._phases / "%p")}
             folder = make_cluster_folder()
-            # before anything runs in it: who goes on after a kill of ours has to find it
+            # link it first: a campaign that is resumed after a kill must find the cluster
             (self._folder / _LINK).symlink_to(folder)
             self._cluster = RayCluster(folder, environ, cpus=self._plan.hosts)
         if not self._cluster.is_alive:
@@ -99,7 +98,7 @@ class RayTarget(LocalTarget):
 
 
 class RayRunning(LocalRunning):
-    """A ``walle run --runtime ray`` that was started. One thread."""
+    """A started ``walle run --runtime ray``. For one thread."""
 
     gives_up_with = ActorDeadError.exit_code
 
@@ -111,14 +110,14 @@ class RayRunning(LocalRunning):
         cluster: RayCluster,
         status: Path,
     ) -> None:
-        """Take it over.
+        """Take over a driver.
 
         Args:
-            process: The driver; reaped here.
+            process: The driver, which this object reaps.
             phases: Folder of phase files, by process number.
-            said: What the driver prints.
-            cluster: Where it runs.
-            status: File in which the driver says how it goes.
+            said: File of the driver's output.
+            cluster: Cluster of the run.
+            status: The driver's status file.
         """
         super().__init__(process, phases, said, is_armed=False)
         self._phases = phases
@@ -128,10 +127,10 @@ class RayRunning(LocalRunning):
         self._phase = ""
 
     def await_life(self, timeout_s: float) -> None:
-        """Block until a host that was not killed has begun to open its partitions.
+        """Block until a living host has begun to open its partitions.
 
         Args:
-            timeout_s: At most so long.
+            timeout_s: Longest wait.
         """
         left = int(timeout_s / _LOOK_S)
         while left > 0 and self.await_end(_LOOK_S) is None:
@@ -146,7 +145,7 @@ class RayRunning(LocalRunning):
             return False
         found = self._find()
         if role == "driver":
-            # it passes no points: what one of its hosts was doing
+            # the driver passes no crash points, so report the phase of one of its hosts
             hosts = found["host"]
             self._phase = self._phase_of(hosts[pick % len(hosts)].pid) if hosts else ""
             self._may_be_killed = True
@@ -163,7 +162,7 @@ class RayRunning(LocalRunning):
         return True
 
     def phase(self) -> str:
-        """Return the point that was passed last by whoever was killed last."""
+        """Return the last crash point of the process that was killed last."""
         return self._phase
 
     def _find(self) -> Mapping[str, list[ProcessId]]:
@@ -171,13 +170,13 @@ class RayRunning(LocalRunning):
         roles: dict[int, str] = {}
         status = self._look()
         if status is not None:
-            # one that has done all its work is missed by nobody
+            # killing a host that has finished would have no effect
             roles = {each.pid: "done" if each.step == "done" else "host" for each in status.hosts}
         found: dict[str, list[ProcessId]] = {"host": [], "worker": [], "done": []}
         for each in self._cluster.workers():
             if each not in self._killed:
                 found[roles.get(each.pid, "worker")].append(each)
-        # one that is starting tells more than one that waits for work
+        # a kill of a starting worker tests more than one of an idle worker
         starting = [each for each in found["worker"] if command_line(each) != _IDLE]
         found["worker"] = starting or found["worker"]
         return found
@@ -189,7 +188,7 @@ class RayRunning(LocalRunning):
         return process is not None and process not in self._killed
 
     def _look(self) -> RunStatus | None:
-        # read here: the public reading opens databases, up to twenty times a second
+        # reads the file itself: the public function would open databases twenty times a second
         try:
             status = msgspec.json.decode(self._status.read_bytes(), type=RunStatus)
         except OSError:

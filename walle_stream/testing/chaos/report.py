@@ -1,8 +1,7 @@
-"""The one report format of fault campaigns, for machines and for people.
+"""The report format of fault campaigns, for programs and for people.
 
-JSON with an integer ``format``; a part per target. ``by_phase`` says what the
-process was doing: ``at NAME`` for a kill at a crash point, ``after NAME`` for
-one at a random moment.
+It is JSON with an integer ``format`` and a part per target. ``by_phase`` counts kills by the phase
+of the process: ``at NAME`` for a kill at a crash point, ``after NAME`` for a random kill.
 """
 
 import os
@@ -20,33 +19,33 @@ _PACKAGES: Final = ("walle-stream", "rocksdict", "msgspec")
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A life that did not end with the bytes of the run that nobody killed."""
+    """A life whose results differ from those of the unkilled run."""
 
     life: str
     """Folder of its data directory, which is kept."""
     text: str
-    """What differs, one line."""
+    """The difference, in one line."""
 
 
 class PartReport(msgspec.Struct, kw_only=True):
-    """What happened to one target."""
+    """Results of one target."""
 
     target: str
     wanted: int
-    """Kills that the plan asks for."""
+    """Number of kills in the plan."""
     kills: int = 0
-    """Those that count: the data directory had commits, and not yet all of them."""
+    """Kills that count: the data directory had some commits, but not all."""
     not_counted: int = 0
     lives: int = 0
     runs: int = 0
     gave_up: int = 0
-    """Runs that ended with an error after kills of their parts; the next went on."""
+    """Runs that ended with an error after kills of their parts; the next run continued."""
     by_phase: dict[str, int] = {}
     by_role: dict[str, int] = {}
     faults: dict[str, int] = {}
-    """Faults beside the kills, by role."""
+    """Counts of faults other than kills, by role."""
     parts_ended: dict[str, int] = {}
-    """Parts and how they ended, where they may after faults, e.g. ``host: 12``."""
+    """Parts that ended in an allowed way after faults, with counts, e.g. ``host: 12``."""
     mismatches: list[Mismatch] = []
     wall_s: float = 0.0
 
@@ -58,7 +57,7 @@ class PartReport(msgspec.Struct, kw_only=True):
 
 
 class FaultReport(msgspec.Struct, kw_only=True):
-    """A campaign, with what is needed to repeat it."""
+    """Results of a campaign, with the data to repeat it."""
 
     format: int = REPORT_FORMAT
     pipeline: str
@@ -68,10 +67,10 @@ class FaultReport(msgspec.Struct, kw_only=True):
     machine: dict[str, str | int]
     versions: dict[str, str]
     resumes: int = 0
-    """How often the campaign itself was stopped or killed, and went on."""
+    """Number of times that the campaign itself was stopped or killed and resumed."""
     parts: list[PartReport]
-    proof: str = "features and canonical state: the bytes of the run that nobody killed"
-    """What held at the end of every life."""
+    proof: str = "features and canonical state: the bytes of the unkilled run"
+    """The property that held at the end of every life."""
 
     @property
     def kills(self) -> int:
@@ -80,7 +79,7 @@ class FaultReport(msgspec.Struct, kw_only=True):
 
     @property
     def mismatches(self) -> list[Mismatch]:
-        """Those of all parts; empty is what everyone hopes for."""
+        """Mismatches of all parts."""
         return [mismatch for part in self.parts for mismatch in part.mismatches]
 
     def to_json(self) -> bytes:
@@ -89,12 +88,12 @@ class FaultReport(msgspec.Struct, kw_only=True):
 
 
 def this_machine() -> dict[str, str | int]:
-    """Return what a report says of the machine."""
+    """Return a report's data of the machine."""
     return {"processor": platform.machine(), "cores": os.cpu_count() or 1}
 
 
 def these_versions() -> dict[str, str]:
-    """Return what a report says of Python and packages."""
+    """Return a report's versions of Python and packages."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -105,7 +104,7 @@ def these_versions() -> dict[str, str]:
 
 
 def render(report: FaultReport) -> str:
-    """Return the report for a person: totals, and a histogram per part."""
+    """Return the report as text: totals, and a histogram per part."""
     lines = []
     for part in report.parts:
         lines.append(

@@ -1,9 +1,9 @@
-"""What can be killed: the seam between the campaign and a way to run pipelines.
+"""Targets of kills: the interface between a campaign and a way to run pipelines.
 
-A target starts a pipeline, names its processes by role, waits for the
-pipeline's end and gives the bytes that must not differ. ``LocalTarget`` is
-``walle run``, ``RayTarget`` the same over Ray, ``KafkaTarget`` several over a
-broker; another runtime joins with a class of its own, named in ``TARGETS`` or by a dotted path.
+A target starts a pipeline, names its processes by role, waits for the pipeline's end and returns
+the bytes that must not differ. ``LocalTarget`` is ``walle run``, ``RayTarget`` the same over Ray,
+``KafkaTarget`` several over a broker. Another runtime adds a class of its own, named in ``TARGETS``
+or by a dotted path.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,130 +24,130 @@ TARGETS: Final = {
     "kafka": "walle_stream.testing.chaos.kafka:KafkaTarget",
     "kafka-machines": "walle_stream.testing.chaos.kafka:KafkaMachinesTarget",
 }
-"""Targets by the name that a plan gives them."""
+"""Targets by their names in plans."""
 
 
 class Role(msgspec.Struct, frozen=True):
     """A kind of process of a pipeline."""
 
     name: str
-    """E.g. ``run``, ``vm``, ``host``, ``driver``."""
+    """Name of the role, such as ``run``, ``vm``, ``host``, ``driver``."""
     ends_run: bool
-    """Whether its death is the run's end; any other the run has to survive."""
+    """Whether its death ends the run; the run must survive any other death."""
     weight: float = 1.0
-    """How often it is chosen, against the others."""
+    """Relative frequency of being chosen."""
     points: tuple[str, ...] = ()
     """Crash points at which it can be armed to die (``walle_stream.faults``)."""
     kills_max: int | None = None
-    """Kills that one run is to survive, before others are chosen; None for any number."""
+    """Largest number of kills in one run; None for any number."""
     is_kill: bool = True
-    """Whether ``kill`` kills somebody; any other fault is counted beside the kills."""
+    """Whether ``kill`` ends a process; other faults are counted separately."""
 
 
 class RunEnd(msgspec.Struct, frozen=True):
-    """How a run ended."""
+    """End of a run."""
 
     kind: Literal["done", "killed", "gave up", "failed"]
-    """``done``: by itself, at the source's end. ``killed``: of SIGKILL. ``gave up``: with an
-    error that is allowed after kills of its parts; the next run goes on. ``failed``: anything
-    else, which is a finding."""
+    """``done``: by itself, at the source's end. ``killed``: by SIGKILL. ``gave up``: with an error
+    that is allowed after kills of its parts; the next run continues. ``failed``: any other end,
+    which is a finding."""
     text: str = ""
-    """What it said, for a person."""
+    """The end of its output, for a person."""
     parts_ended: Mapping[str, int] = {}
-    """Parts that ended by themselves in a way that is allowed, and were started again."""
+    """Number of parts that ended by themselves in an allowed way and were restarted, by name."""
 
 
 class Running(Protocol):
-    """A pipeline that was started. One thread."""
+    """A started pipeline. For one thread."""
 
     def await_life(self, timeout_s: float) -> None:
-        """Block until the run has done something with data, has ended, or time is out.
+        """Block until the run has processed data, has ended, or the timeout.
 
-        Called before every kill at a random moment, after earlier ones too.
+        Called before every kill at a random moment, even after earlier kills.
         """
 
     def await_end(self, timeout_s: float) -> RunEnd | None:
-        """Block until the run has ended and return how; None when time is out."""
+        """Block until the run has ended and return its end; None on timeout."""
 
     def await_crash(self, timeout_s: float) -> bool:
-        """Block until the armed process has died at its point, the run has ended, or time is out.
+        """Block until the armed process has died at its point, the run has ended, or the timeout.
 
         Returns:
-            Whether it has died there.
+            Whether the process died at its point.
         """
 
     def kill(self, role: str, pick: int) -> bool:
         """Send SIGKILL to one process of a role; returns at once.
 
         Args:
-            role: One of the target's.
-            pick: Any number: chooses among the processes of the role.
+            role: A role of the target.
+            pick: Any number; it selects one of the role's processes.
 
         Returns:
-            Whether there was one and it was alive.
+            Whether a living process was hit.
         """
 
     def phase(self) -> str:
         """Return the crash point passed last; empty before the first.
 
-        After ``kill``: by the process that was killed, where the target can tell.
+        After ``kill`` it is the point of the killed process, if the target knows it.
         """
 
     def close(self) -> None:
-        """Kill what is left of it and reap it; may be called twice."""
+        """Kill and reap all remaining processes; may be called twice."""
 
 
 class Target(Protocol):
-    """A way to run a pipeline. Made with (plan, folder of the campaign)."""
+    """A way to run a pipeline; its maker takes the plan and the campaign's folder."""
 
     @property
     def roles(self) -> Sequence[Role]:
-        """Whom to kill; at least one of them ends the run."""
+        """Roles to kill; at least one of them ends the run."""
 
     def clear(self) -> None:
-        """End what runs in the campaign's folder, and what the target itself keeps running.
+        """End all processes of the campaign's folder and of the target itself.
 
-        Called before the first start, as a campaign is resumed after its own
-        ``kill -9``, and after the last.
+        Called before the first start, since a campaign may be resumed after its own ``kill -9``,
+        and after the last run.
         """
 
     def start(self, data_dir: Path, role: str = "", crash: str = "") -> Running:
         """Start the pipeline on a data directory and return at once.
 
         Args:
-            data_dir: New, or that of the life so far.
-            role: Whom to arm; empty for nobody.
+            data_dir: A new data directory, or that of the current life.
+            role: Role to arm; empty for none.
             crash: ``POINT:VISIT`` at which a process of that role kills itself.
         """
 
     def standing(self, data_dir: Path) -> RunState | None:
-        """Return how far the runs came; None before there is anything. The run may be alive."""
+        """Return the progress of the runs; None before the first data. The run may be alive."""
 
     def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
-        """Return what must not differ, by name, in lines; the run has ended."""
+        """Return the lines that must not differ, by name; called after the run's end."""
 
 
 def find_target(name: str) -> Callable[[ChaosPlan, Path], Target]:
-    """Return what makes a target.
+    """Return the function or class that makes a target.
 
     Args:
-        name: A key of ``TARGETS``, or ``package.module:NAME`` of something callable.
+        name: A key of ``TARGETS``, or ``package.module:NAME`` of a callable.
 
     Raises:
-        CampaignError: There is none of that name, or it cannot be imported.
+        CampaignError: The target is unknown or cannot be imported.
     """
     path = TARGETS.get(name, name)
     module, colon, attribute = path.partition(":")
     if not colon:
         raise CampaignError(
-            f"there is no target {name!r}: known are {', '.join(TARGETS)}; your own is named "
+            f"there is no target {name!r}: give one of {', '.join(TARGETS)}, or your own as "
             "package.module:NAME"
         )
     try:
         make: Callable[[ChaosPlan, Path], Target] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise CampaignError(
-            f"target {name!r} cannot be imported ({error}): correct the name, or install what it "
-            "needs"
+            f"target {name!r} cannot be imported ({error}): correct the name, or install its "
+            "packages"
         ) from error
     return make

@@ -1,10 +1,10 @@
 """A network link in user space: a TCP relay whose faults a test controls.
 
-Between a listening port and a target it forwards with delay, jitter and a rate,
-and can stall, be cut (both ways, or one: half-open) and be healed, or reset all
-connections, at any time, per direction. No privileges, no packet filter.
+The link forwards between a listening port and a target with delay, jitter and a limited rate. At
+any time it can stall, be cut and be healed, in both directions or one (half-open), or reset all
+connections. It needs no privileges and no packet filter.
 
-For people: ``python -m walle_stream.testing.link``; see docs/testing.md.
+On the command line: ``python -m walle_stream.testing.link``; see docs/testing.md.
 """
 
 from walle_stream.testing.link.relay import Link

@@ -1,4 +1,4 @@
-"""``python -m walle_stream.testing.link``: a link for people, with commands on standard input.
+"""``python -m walle_stream.testing.link``: a link with commands on standard input.
 
 Exit codes: 0 ended by ``quit``, the end of the input or a signal, 2 wrong usage.
 """
@@ -17,7 +17,7 @@ _HELP = (
 
 
 def main() -> int:
-    """Run a link until it is told to end; returns the exit code."""
+    """Run a link until its end and return the exit code."""
     options = _parser().parse_args()
     try:
         link = Link(options.to, options.listen, options.seed)
@@ -53,10 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--listen", type=_address, default=("127.0.0.1", 0), metavar="HOST:PORT")
     parser.add_argument("--to", type=_address, required=True, metavar="HOST:PORT")
     parser.add_argument("--delay", type=_duration, default=0, help="each way, like 25ms")
-    parser.add_argument("--jitter", type=_duration, default=0, help="at most so much more")
+    parser.add_argument("--jitter", type=_duration, default=0, help="largest extra delay")
     parser.add_argument("--rate", type=_size, default=0, help="bytes per second, like 1MiB")
-    parser.add_argument("--loss", type=_share, default=0.0, help="of segments, like 0.01")
-    parser.add_argument("--seed", type=int, default=1, help="of jitter and loss")
+    parser.add_argument(
+        "--loss", type=_share, default=0.0, help="share of lost segments, like 0.01"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of jitter and loss")
     return parser
 
 

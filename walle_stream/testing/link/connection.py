@@ -1,6 +1,6 @@
-"""One connection through a link: two directions, each a queue of pieces with due times.
+"""A connection through a link: two directions, each a queue of pieces with due times.
 
-Runs in the link's event loop alone.
+All code runs in the link's event loop.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ import msgspec
 from walle_stream.testing.link.shape import Direction, LinkShape, Pacer
 
 PIECE_BYTES: Final = 16_384
-"""Most bytes that are read, and forwarded, at once."""
+"""Largest number of bytes that are read and forwarded at once."""
 
 HELD_MAX_BYTES: Final = 1 << 20
-"""Bytes on their way in one direction; behind them the sender has to wait."""
+"""Limit of the bytes in flight in one direction; the sender waits beyond it."""
 
-# in a queue of pieces: the sender's end was reset; b"" is its orderly end
+# in a queue of pieces: the sender reset its end; b"" is an orderly end
 _BROKEN: Final = None
 _RESET: Final = struct.pack("ii", 1, 0)
 
@@ -50,11 +50,11 @@ class Pipe:
         """Connect two ends.
 
         Args:
-            lane: The direction's state.
-            reader: Where bytes come from.
-            writer: Where they go.
-            changed: Notified whenever a lane changes; shared by the whole link.
-            seed: Of the jitter.
+            lane: State of the direction.
+            reader: Source of the bytes.
+            writer: Destination of the bytes.
+            changed: Notified when a lane changes; shared by the whole link.
+            seed: Seed of the jitter.
         """
         self._lane = lane
         self._reader = reader
@@ -64,7 +64,7 @@ class Pipe:
         self._pieces: deque[tuple[float, bytes | None]] = deque()
         self._held_bytes = 0
         self.is_torn = False
-        """Whether bytes were lost: the connection cannot go on after a cut."""
+        """Whether bytes were lost, so that the connection cannot continue after a cut."""
 
     async def run(self) -> None:
         """Forward until the sender's end has been delivered."""
@@ -109,7 +109,7 @@ class Pipe:
 
     def _may_go(self) -> bool:
         lane = self._lane
-        # an end is no byte that could be lost: in a cut nobody hears of it, behind it they do
+        # an end is not lost in a cut: it is delivered after the cut
         return not lane.is_stalled and (bool(self._pieces[0][1]) or not lane.is_cut)
 
     async def _forward(self, piece: bytes) -> None:
@@ -120,7 +120,7 @@ class Pipe:
                 self._writer.write(piece)
                 await self._writer.drain()
             except OSError:
-                # who is gone says so in the other direction, if that lets it
+                # the closed end reports itself in the other direction, if that is open
                 self.is_torn = True
         if self.is_torn:
             lane.lost_bytes += len(piece)
@@ -129,17 +129,17 @@ class Pipe:
 
 
 class Connection:
-    """Both directions, from a client to the target."""
+    """Both directions between a client and the target."""
 
     def __init__(self, up: Pipe, down: Pipe, writers: tuple[asyncio.StreamWriter, ...]) -> None:
-        """Take the ends over; in the task that is going to run it."""
+        """Take over the ends; called in the task that runs the connection."""
         self._pipes = (up, down)
         self._writers = writers
         self._task = asyncio.current_task()
 
     @property
     def is_torn(self) -> bool:
-        """Whether it lost bytes."""
+        """Whether the connection lost bytes."""
         return any(pipe.is_torn for pipe in self._pipes)
 
     async def run(self) -> None:
@@ -158,7 +158,7 @@ class Connection:
                     await writer.wait_closed()
 
     def reset(self) -> None:
-        """End it with a reset at both ends; what is on its way is lost."""
+        """Reset the connection at both ends; bytes in flight are lost."""
         self._abort()
         if self._task is not None:
             self._task.cancel()
@@ -169,7 +169,7 @@ class Connection:
 
 
 def reset_writer(writer: asyncio.StreamWriter) -> None:
-    """Close one end with RST in place of FIN."""
+    """Close one end with RST instead of FIN."""
     with suppress(OSError):
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     writer.transport.abort()

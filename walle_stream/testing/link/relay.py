@@ -1,4 +1,4 @@
-"""The link: listens, connects, and is told its faults from any thread."""
+"""The link: it listens, connects, and takes its faults from any thread."""
 
 import asyncio
 import threading
@@ -17,24 +17,21 @@ type Address = tuple[str, int]
 class Link:
     """A TCP relay with faults. All methods may be called from any thread; none waits for bytes.
 
-    ``stall`` delays and loses nothing. ``cut`` loses what is sent into it, and
-    whoever sends does not learn of it: a connection that lost bytes can never go
-    on, so ``heal`` resets it. Connections that are made during a cut wait and
-    begin when it is healed, as repeated SYNs would; so do those during a stall
-    of either direction.
+    ``stall`` delays bytes and loses none. ``cut`` loses all bytes without telling the sender. A
+    connection that lost bytes can never continue, so ``heal`` resets it. Connections made during a
+    cut, or during a stall of either direction, wait until it is healed, as repeated SYNs would.
     """
 
     def __init__(self, target: Address, listen: Address = ("127.0.0.1", 0), seed: int = 1) -> None:
         """Listen at once, in a thread of its own.
 
         Args:
-            target: Where connections go to; need not be there yet: a connection
-                that it refuses is reset.
-            listen: Where to listen; port 0 takes any that is free.
-            seed: Of the jitter; each connection's follows from it and its number.
+            target: Address to connect to. It need not exist yet; a refused connection is reset.
+            listen: Address to listen at; port 0 takes any free port.
+            seed: Seed of the jitter; each connection combines it with its number.
 
         Raises:
-            LinkAddressError: The address is taken, or not of this machine.
+            LinkAddressError: The address is in use, or does not belong to this machine.
         """
         self._target = target
         self._seed = seed
@@ -54,44 +51,44 @@ class Link:
             self._end_loop()
             raise LinkAddressError(
                 f"a link cannot listen at {listen[0]}:{listen[1]} ({error.strerror or error}): "
-                "give another address, port 0 takes any that is free"
+                "give another address, or port 0 for any free port"
             ) from error
         host, port = self._server.sockets[0].getsockname()[:2]
         self.address: Address = (host, port)
-        """Where it listens."""
+        """Address at which the link listens."""
 
     # Faults
 
     def shape(self, shape: LinkShape, direction: Direction | None = None) -> None:
-        """Forward like this from now on; what is on its way keeps its time.
+        """Set delay, jitter and rate; bytes in flight keep their times.
 
         Args:
             shape: Delay, jitter, rate.
-            direction: One way; both when left out.
+            direction: One direction; None for both.
         """
         self._change(direction, lambda lane: setattr(lane, "shape", shape))
 
     def stall(self, direction: Direction | None = None) -> None:
-        """Deliver nothing until ``heal``; nothing is lost, senders wait in the end.
+        """Deliver no bytes until ``heal``, without losing any; senders finally have to wait.
 
         Args:
-            direction: One way; both when left out.
+            direction: One direction; None for both.
         """
         self._change(direction, lambda lane: setattr(lane, "is_stalled", True))
 
     def cut(self, direction: Direction | None = None) -> None:
-        """Lose every byte until ``heal``; nobody is told.
+        """Lose every byte until ``heal`` without telling any end.
 
         Args:
-            direction: One way, which leaves connections half-open; both when left out.
+            direction: One direction, which leaves connections half-open; None for both.
         """
         self._change(direction, lambda lane: setattr(lane, "is_cut", True))
 
     def heal(self, direction: Direction | None = None) -> None:
-        """End stalls and cuts; reset the connections that lost bytes and are whole again.
+        """End stalls and cuts; without any cut left, reset the connections that lost bytes.
 
         Args:
-            direction: One way; both when left out.
+            direction: One direction; None for both.
         """
 
         def heal(lane: Lane) -> None:
@@ -100,33 +97,33 @@ class Link:
         self._change(direction, heal)
 
     def reset(self) -> None:
-        """Reset every connection at both ends, now; new ones may be made at once."""
+        """Reset every connection at both ends now; new connections are possible at once."""
         self._do(self._reset())
 
-    # What a test waits for
+    # State for tests
 
     @property
     def connection_count(self) -> int:
-        """Connections that go through now."""
+        """Number of connections that are open now."""
         return len(self._connections)
 
     @property
     def accepted_count(self) -> int:
-        """Connections made by clients so far, those that wait for a cut's end included."""
+        """Number of connections accepted so far, including those that wait for a cut's end."""
         return self._accepted
 
     def delivered_bytes(self, direction: Direction) -> int:
-        """Return bytes handed to the receiving end so far."""
+        """Return the number of bytes delivered to the receiving end so far."""
         return self._lanes[direction].delivered_bytes
 
     def lost_bytes(self, direction: Direction) -> int:
-        """Return bytes lost in cuts so far."""
+        """Return the number of bytes lost in cuts so far."""
         return self._lanes[direction].lost_bytes
 
     # Life
 
     def close(self) -> None:
-        """Reset what goes through and stop listening; may be called twice."""
+        """Reset all connections and stop listening; may be called twice."""
         if self._loop.is_closed():
             return
         self._do(self._close())
@@ -137,7 +134,7 @@ class Link:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the link."""
         self.close()
 
     def _do[T](self, work: Coroutine[Any, Any, T]) -> T:
@@ -150,7 +147,7 @@ class Link:
                     if direction in {None, each}:
                         change(lane)
                 if not any(lane.is_cut for lane in self._lanes.values()):
-                    # before anything moves: not even an end comes through with a hole before it
+                    # first of all, so that no end is delivered after lost bytes
                     for connection in self._connections:
                         if connection.is_torn:
                             connection.reset()
@@ -159,7 +156,7 @@ class Link:
         self._do(apply())
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # a task of ours: the server's own are not ended with it
+        # a task of our own: the server does not cancel its tasks at its end
         self._accepted += 1
         task = asyncio.ensure_future(self._connect(reader, writer, self._accepted))
         self._tasks.add(task)

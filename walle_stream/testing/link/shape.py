@@ -1,4 +1,4 @@
-"""What a link does to bytes, per direction."""
+"""Delay, jitter, rate and loss of a link's direction."""
 
 import random
 from enum import Enum
@@ -7,20 +7,20 @@ from typing import Final
 import msgspec
 
 SEGMENT_BYTES: Final = 1_448
-"""What a TCP segment carries over Ethernet."""
+"""Payload of a TCP segment over Ethernet."""
 
 RESEND_MS: Final = 200.0
-"""Until a lost segment is sent again, twice as long for each further time: Linux's shortest
-time-out. What follows a request is an answer, so nothing behind it tells the sender sooner."""
+"""Time until a lost segment is sent again, doubled for each further loss: Linux's shortest timeout.
+A request is followed only by its answer, so no later segment reveals the loss sooner."""
 
 
 class Direction(Enum):
-    """One of a link's two ways."""
+    """Direction of a link."""
 
     UP = "up"
-    """From who connected to the target."""
+    """From the client to the target."""
     DOWN = "down"
-    """From the target to who connected."""
+    """From the target to the client."""
 
 
 UP: Final = Direction.UP
@@ -28,41 +28,41 @@ DOWN: Final = Direction.DOWN
 
 
 class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How a healthy direction forwards."""
+    """Properties of a healthy direction."""
 
     delay_ms: float = 0.0
-    """Added to every piece, ≥ 0."""
+    """Delay of every piece, ≥ 0."""
     jitter_ms: float = 0.0
-    """At most so much more, drawn anew for each piece; order is kept, as TCP keeps it."""
+    """Largest extra delay, random for each piece; the order is kept, as in TCP."""
     bytes_per_s: float = 0.0
-    """Most bytes per second of a connection; 0 for no limit."""
+    """Largest rate of a connection; 0 for no limit."""
     loss_ratio: float = 0.0
-    """Share of the segments that the network loses, 0–1 (1 excluded): TCP sends them again, so
-    that a piece with one, and all behind it, come ``RESEND_MS`` later."""
+    """Share of the segments that the network loses, 0–1 (1 excluded). TCP sends them again, so a
+    piece with a lost segment, and all later pieces, arrive ``RESEND_MS`` later."""
 
 
 class Pacer:
-    """When the pieces of one direction of one connection are due. One thread."""
+    """Due times of the pieces in one direction of a connection. For one thread."""
 
     def __init__(self, seed: str) -> None:
-        """Begin."""
-        # seeded for repeatability, not for secrecy
+        """Seed the jitter and the losses."""
+        # needs repeatability, not secrecy
         self._random = random.Random(seed)  # noqa: S311
         self._last_due_s = 0.0
         self._free_at_s = 0.0
 
     def due_s(self, shape: LinkShape, now_s: float, size_bytes: int) -> float:
-        """Return when a piece that came now may leave: never before the one before it.
+        """Return the due time of a piece that arrives now, never before that of the previous piece.
 
         Args:
-            shape: The direction's, now.
-            now_s: A clock that never goes back.
-            size_bytes: The piece's.
+            shape: Current shape of the direction.
+            now_s: Time of a monotonic clock.
+            size_bytes: Size of the piece.
         """
         jitter_ms = self._random.uniform(0.0, shape.jitter_ms)
         due_s = now_s + (shape.delay_ms + jitter_ms + self._resent_ms(shape, size_bytes)) / 1000.0
         if shape.bytes_per_s > 0.0:
-            # the wire is busy until then; a piece has left when its last byte has
+            # the wire is busy until then; a piece is sent when its last byte is sent
             begins_s = max(self._free_at_s, now_s)
             self._free_at_s = begins_s + size_bytes / shape.bytes_per_s
             due_s += self._free_at_s - now_s

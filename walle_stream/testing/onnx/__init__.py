@@ -1,1 +1,1 @@
-"""Conformance to ONNX: the cases that ONNX publishes, counted by subset."""
+"""Conformance to ONNX: its published cases, counted by subset."""

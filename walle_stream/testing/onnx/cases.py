@@ -1,9 +1,9 @@
-"""The cases of ``onnx.backend.test`` in one file, so that they run without the rest of it.
+"""The cases of ``onnx.backend.test`` in one file, so that they run without that package.
 
-ONNX makes its cases with its own evaluator loaded. The process that runs them must
-not be able to load an evaluator; so a child writes them down (``python -m
-walle_stream.testing.onnx.cases FILE``), and this module reads them back. A file is
-a zip of models and tensors in protobuf, as ONNX stores test data itself.
+ONNX makes its cases with its own evaluator loaded, but the process that runs them must not be able
+to load an evaluator. So a child process writes the cases (``python -m
+walle_stream.testing.onnx.cases FILE``), and this module reads them back. The file is a zip of
+models and tensors in protobuf, the format of ONNX's own test data.
 """
 
 import os
@@ -29,13 +29,13 @@ _PARTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A model with inputs and what it must give."""
+    """A model with inputs and wanted outputs."""
 
     kind: str
     name: str
     model: bytes
     sets: tuple[tuple[tuple[Any, ...], tuple[Any, ...]], ...]
-    """Inputs and outputs, as often as the case has them."""
+    """Pairs of inputs and outputs, one for each data set of the case."""
     rtol: float
     atol: float
 
@@ -44,10 +44,10 @@ def read_cases(path: Path) -> Iterator[Case]:
     """Read the cases of a file.
 
     Args:
-        path: Written by ``write_cases``.
+        path: File of ``write_cases``.
 
     Yields:
-        In the order of their kinds, then as ONNX lists them.
+        Cases in the order of their kinds, then in ONNX's order.
     """
     with zipfile.ZipFile(path) as archive:
         folders: dict[str, list[str]] = {}
@@ -80,10 +80,10 @@ def write_cases(path: Path) -> int:
     """Write all cases of the installed ``onnx``.
 
     Args:
-        path: Of the file; replaced as a whole.
+        path: The file, which is replaced atomically.
 
     Returns:
-        How many there are.
+        Number of cases.
     """
     count = 0
     part = path.with_name(f"{path.name}.{os.getpid()}")
@@ -146,7 +146,7 @@ def _part_of(kind: Any) -> str:
 
 
 def _light(case: Any) -> tuple[bytes, Any]:
-    """Give one of the light nets with the input that ONNX's runner makes for it."""
+    """Return a light net with the inputs of ONNX's runner and their outputs."""
     from onnx.backend.test.runner import Runner  # noqa: PLC0415  # loads its evaluator
 
     path = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -168,4 +168,4 @@ def _light(case: Any) -> tuple[bytes, Any]:
 if __name__ == "__main__":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        print(write_cases(Path(sys.argv[1])))  # noqa: T201  # the number is what the caller reads
+        print(write_cases(Path(sys.argv[1])))  # noqa: T201  # the caller reads the number

@@ -1,4 +1,4 @@
-"""Whether outputs are those of a case, by the rule of ONNX's own runner."""
+"""Comparison of outputs with those of a case, by the rule of ONNX's own runner."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -15,13 +15,13 @@ def difference(wanted: Sequence[Any], found: Sequence[Any], rtol: float, atol: f
     """Compare outputs: structure, shape and dtype exactly, numbers within a tolerance.
 
     Args:
-        wanted: Of the case; arrays, or sequences of them, or None.
-        found: Of the engine.
-        rtol: Relative to ``wanted``.
-        atol: Absolute.
+        wanted: Outputs of the case; arrays, sequences of arrays, or None.
+        found: Outputs of the engine.
+        rtol: Tolerance relative to ``wanted``.
+        atol: Absolute tolerance.
 
     Returns:
-        What is different, empty where nothing is.
+        A description of the difference; empty if there is none.
     """
     if len(wanted) != len(found):
         return f"{len(found)} outputs, not {len(wanted)}"

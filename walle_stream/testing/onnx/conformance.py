@@ -1,7 +1,7 @@
-"""Counts the cases that the engine passes: ``python -m walle_stream.testing.onnx.conformance``.
+"""Count of the cases that the engine passes: ``python -m walle_stream.testing.onnx.conformance``.
 
-No other evaluator can be loaded in this process: a finder in front of all others
-refuses them before the engine is imported.
+This process cannot load another evaluator: a finder before all others refuses them before the
+engine is imported.
 """
 
 import argparse
@@ -19,32 +19,32 @@ from typing import Any, Final
 
 FORBIDDEN: Final = ("onnx.reference", "onnx.backend.test", "onnxruntime", "torch", "MNN", "jax",
                     "tensorflow", "openvino", "tinygrad", "tvm")  # fmt: skip
-"""Modules that evaluate tensors, and the cases' own, which load one."""
+"""Modules that evaluate tensors, and ONNX's own test module, which loads an evaluator."""
 
 
 class NoOtherEngine:
-    """Refuses to find evaluators; the first of ``sys.meta_path``."""
+    """Finder that refuses evaluators; the first in ``sys.meta_path``."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Look for a module.
+        """Find no module, so that the other finders look.
 
         Raises:
-            ModuleNotFoundError: It is one of ``FORBIDDEN``.
+            ModuleNotFoundError: The module is in ``FORBIDDEN``.
         """
         del path, target
         if any(name == each or name.startswith(f"{each}.") for each in FORBIDDEN):
-            raise ModuleNotFoundError(f"{name} is not to be loaded here", name=name)
+            raise ModuleNotFoundError(f"{name} must not be loaded here", name=name)
 
 
 @dataclass(slots=True)
 class Tally:
-    """Of a run over cases."""
+    """Counts of a run over cases."""
 
     passed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """By subset."""
+    """Passed cases by subset."""
     total: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     failed: dict[str, str] = field(default_factory=dict)
-    """Reasons by name."""
+    """Reasons of failures by name of the case."""
     seconds: float = 0.0
 
 
@@ -54,13 +54,13 @@ def run_cases(
     """Run cases.
 
     Args:
-        path: Of the cases, see ``testing.onnx.cases``.
-        backend: Name of a backend of the engine, toy or cupy-stand-in.
-        words: Parts of names; none: all cases.
-        is_raw: Whether constants are stored as bytes first.
+        path: File of cases, see ``testing.onnx.cases``.
+        backend: Name of a backend of the engine, toy, checked or cupy-stand-in.
+        words: Parts of names to select cases; empty for all cases.
+        is_raw: Whether to store constants as bytes first.
 
     Returns:
-        What passed.
+        The counts.
     """
     from walle_stream.engine.onnx.backend import EngineRep  # noqa: PLC0415  # after the finder
     from walle_stream.engine.onnx.importer import parse_model  # noqa: PLC0415  # same
@@ -121,18 +121,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        0 where every bar is met.
+        0 if every bar is met, else 1.
     """
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
     parser.add_argument("words", nargs="*", help="run cases whose names contain one of these")
     known = f"reference, numpy, cupy, {TOY}, {CHECKED} or {CUPY_STAND_IN}"
     parser.add_argument("--backend", default="numpy", help=known)
-    parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
+    parser.add_argument(
+        "--cases", type=Path, help="file of cases, written if missing; default: a temporary file"
+    )
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
     parser.add_argument(
         "--raw", action="store_true", help="store constants as bytes, as exporters do"
     )
-    parser.add_argument("--failed", action="store_true", help="say why each failed")
+    parser.add_argument("--failed", action="store_true", help="print the reason of each failure")
     given = parser.parse_args(arguments)
     sys.meta_path.insert(0, NoOtherEngine())
     with tempfile.TemporaryDirectory() as folder:
@@ -155,35 +157,27 @@ BARS: Final = {
     "paper": (415, 415), "core": (1240, 1252), "node": (1700, 1884), "pytorch-converted": (82, 82),
     "pytorch-operator": (35, 35), "simple": (21, 23), "real": (9, 9),
 }  # fmt: skip
-"""By subset: how many of how many cases pass at least."""
+"""Least number of passed cases and number of all cases, by subset."""
 
 CUPY_STAND_IN: Final = "cupy-stand-in"
-"""The backend cupy over numpy, for machines without a GPU: no backend of the engine."""
+"""The cupy backend over numpy, for machines without a GPU; not a backend of the engine."""
 
 CHECKED: Final = "checked"
-"""The backend numpy with its stages held against their specification."""
+"""The numpy backend with checks of its stages."""
 
 TOY: Final = "toy"
 TOY_BARS: Final = {"toy": (897, 944)}
-"""Of the toy backend, which is too slow for the models of the others: 95 % of what moves and
-composes."""
+"""Bars of the toy backend, which is too slow for the other subsets: 95 % of the cases that lowering
+turns into rasters and atomic operators."""
 
 
 def bars_of(backend: str) -> Mapping[str, tuple[int, int]]:
-    """Give what a backend must pass.
-
-    Returns:
-        By subset: how many of how many cases at least.
-    """
+    """Return a backend's bars by subset: least number of passed cases, number of all cases."""
     return TOY_BARS if backend == TOY else BARS
 
 
 def is_met(tally: Tally, backend: str) -> bool:
-    """Whether every bar is met.
-
-    Returns:
-        True where all subsets are as large as they were, and as many pass.
-    """
+    """Return whether every subset has its expected size and enough passed cases."""
     return all(
         tally.total[subset] == total and tally.passed[subset] >= least
         for subset, (least, total) in bars_of(backend).items()

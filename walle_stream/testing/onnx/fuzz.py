@@ -1,9 +1,9 @@
-"""Mutates models and runs them: ``python -m walle_stream.testing.onnx.fuzz --count 100000``.
+"""Runs of mutated models: ``python -m walle_stream.testing.onnx.fuzz --count 100000``.
 
-A child process makes mutation after mutation (see ``mutations``), reads the model,
-prepares and runs it. Results or an error of the engine may come out; another
-exception, something printed, a crash or a hang is a finding, with the number that
-makes it again: ``--only NUMBER``. A child that died or hung is replaced.
+A child process makes mutation after mutation (see ``mutations``), and reads, prepares and runs each
+model. Results and errors of the engine are allowed. Any other exception, any output, a crash or a
+hang is a finding, with a number that repeats it: ``--only NUMBER``. A child that crashed or hung is
+replaced.
 """
 
 import argparse
@@ -24,18 +24,18 @@ from typing import IO, Any, Final
 from walle_stream.testing.onnx.small_models import fill_folder
 
 SECONDS_MAX: Final = 20.0
-"""Of one mutation: what takes longer hangs. Its own limit is less, see ``fuzz_worker``."""
+"""Longest time of a mutation before it counts as hung; the worker's own limit is lower."""
 
 START_SECONDS: Final = 120.0
-"""In which a child must have read its cases."""
+"""Longest time in which a child reads its cases."""
 
 EXAMPLES_MAX: Final = 5
-"""Numbers of mutations that a finding names."""
+"""Largest number of mutations that a finding lists."""
 
 
 @dataclass(slots=True)
 class Finding:
-    """What came out that may not, by its place."""
+    """Forbidden outcomes at one place in the code."""
 
     count: int = 0
     numbers: list[int] = field(default_factory=list)
@@ -46,13 +46,13 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """Of a run."""
+    """Results of a run."""
 
     seed: str
     next: int = 0
-    """Number of the first mutation that is not done yet."""
+    """Number of the next mutation to run."""
     outcomes: dict[str, int] = field(default_factory=dict)
-    """Counts of ran, finding, and refused by class of error."""
+    """Counts of ``ran``, ``finding``, and ``refused`` by class of error."""
     findings: dict[str, Finding] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -60,7 +60,7 @@ class Report:
         """Count a result.
 
         Args:
-            result: Of ``fuzz_worker``.
+            result: Result of ``fuzz_worker``.
         """
         refused = result["outcome"] == "refused"
         outcome = f"refused: {result['key']}" if refused else result["outcome"]
@@ -77,10 +77,10 @@ class Report:
 
 
 class Child:
-    """One process of ``fuzz_worker``."""
+    """A process of ``fuzz_worker``."""
 
     def __init__(self, cases: Path, folder: Path, seed: str, first: int, count: int) -> None:
-        """Start it."""
+        """Start the process."""
         self.noise = folder / "noise"
         beside = folder / "outer" / "model"
         beside.mkdir(parents=True)
@@ -98,13 +98,10 @@ class Child:
         self._selector.register(self._output, selectors.EVENT_READ)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Give what it writes, until it ends, or hangs.
-
-        Yields:
-            One object a line.
+        """Yield the objects that the process writes, one per line, until it ends.
 
         Raises:
-            TimeoutError: It hangs.
+            TimeoutError: The process hangs.
         """
         rest = b""
         limit = START_SECONDS
@@ -120,16 +117,16 @@ class Child:
                 yield json.loads(line)
 
     def end(self) -> tuple[int, str]:
-        """Wait for its end, or bring it about.
+        """Wait for the end of the process, or end it.
 
         Returns:
-            Its status, and what it printed last.
+            Its exit status and the end of its output.
         """
         for number in (signal.SIGABRT, signal.SIGKILL):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(2)
                 break
-            self._process.send_signal(number)  # the first one prints where it is
+            self._process.send_signal(number)  # SIGABRT prints the stack
         status = self._process.wait()
         self._selector.close()
         self._output.close()
@@ -144,13 +141,13 @@ def fuzz(
 
     Args:
         cases: File of cases, see ``testing.onnx.cases``.
-        report: Filled; it goes on where this one ended.
+        report: Report to continue and to fill.
         count: Number after the last mutation.
-        progress: Seconds between lines on stderr and writes of the report; 0: none.
-        json_path: Where the report is written meanwhile.
+        progress: Seconds between progress lines on stderr and writes of the report; 0 for none.
+        json_path: File for the report meanwhile.
 
     Raises:
-        RuntimeError: A child cannot even begin, or a mutation cannot be made.
+        RuntimeError: A child cannot start, or a mutation cannot be made.
     """
     start, told = time.monotonic() - report.seconds, time.monotonic()
     while report.next < count:
@@ -160,7 +157,7 @@ def fuzz(
             try:
                 for line in child.lines():
                     if "broken" in line:
-                        raise RuntimeError(f"mutation {begun} cannot be made: {line['broken']}")
+                        raise RuntimeError(f"mutation {begun} cannot be created: {line['broken']}")
                     begun = line.get("begins", begun)
                     if "outcome" in line:
                         report.take(line)
@@ -195,7 +192,7 @@ def _tell(report: Report, count: int, path: Path | None) -> None:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write a report, whole or not at all."""
+    """Write a report atomically."""
     findings = {
         key: {
             "count": each.count, "numbers": each.numbers, "case": each.case,
@@ -214,20 +211,20 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def read_report(path: Path, seed: str) -> Report:
-    """Read a report to go on with.
+    """Read a report to continue.
 
     Args:
-        path: Of the file; none: a new report.
-        seed: Of the run.
+        path: The file; if it is missing, the report is new.
+        seed: Seed of the run.
 
     Raises:
-        ValueError: It is of another seed or format.
+        ValueError: The report has another seed or format.
     """
     if not path.exists():
         return Report(seed)
     made = json.loads(path.read_text())
     if made["format"] != 1 or made["seed"] != seed:
-        raise ValueError(f"{path} is of another seed: give --seed {made['seed']}, or another file")
+        raise ValueError(f"{path} has another seed: give --seed {made['seed']}, or another file")
     findings = {key: Finding(**each) for key, each in made["findings"].items()}
     return Report(seed, made["next"], made["outcomes"], findings, made["seconds"])
 
@@ -236,14 +233,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        0 where nothing was found.
+        0 without findings, else 1.
     """
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
-    parser.add_argument("--count", type=int, default=2000, help="of mutations, those done included")
+    parser.add_argument(
+        "--count", type=int, default=2000, help="number of mutations, with earlier ones"
+    )
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
-    parser.add_argument("--json", type=Path, help="write the report here, and go on from it")
-    parser.add_argument("--only", type=int, help="make this mutation alone, in this process")
+    parser.add_argument(
+        "--cases", type=Path, help="file of cases, written if missing; default: a temporary file"
+    )
+    parser.add_argument("--json", type=Path, help="file of the report, to continue and to write")
+    parser.add_argument("--only", type=int, help="run only this mutation, in this process")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         cases = given.cases or Path(folder) / "cases.zip"
@@ -266,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_one(cases: Path, seed: str, number: int, folder: Path) -> int:
-    from walle_stream.testing.onnx import fuzz_worker  # noqa: PLC0415  # of this alone
+    from walle_stream.testing.onnx import fuzz_worker  # noqa: PLC0415  # only used here
 
     mutation = fuzz_worker.Corpus(cases).mutation(seed, number)
     beside = folder / "outer" / "model"

@@ -1,7 +1,7 @@
-"""Runs mutated models, one after the other, for ``testing.onnx.fuzz``: a process that may die.
+"""Worker of ``testing.onnx.fuzz``: a process that runs mutated models one by one and may crash.
 
-A line of JSON a mutation goes to the first standard output, after one that says
-that it begins. What the engine itself prints goes to a file, and is a finding.
+It writes two lines of JSON per mutation to its original standard output: one at the start, one with
+the result. Output of the engine goes to a file and is a finding.
 """
 
 import faulthandler
@@ -35,17 +35,17 @@ LIMITS: Final = Limits(
     iterations=2000, nodes=1 << 13, steps=1 << 13, work=1 << 26, nbytes=1 << 28, seconds=5.0
 )
 MEMORY_BYTES: Final = 4 << 30
-"""Of the address space: what asks for more gets a MemoryError."""
+"""Limit of the address space; beyond it an allocation raises MemoryError."""
 
 MESSAGE_MAX: Final = 2000
-"""Characters of an error that a person still reads."""
+"""Largest acceptable length of an error message in characters."""
 
 _MODEL_BYTES_MAX: Final = 1 << 20
 
 
 @dataclass(slots=True)
 class Mutation:
-    """A model with what it is given, changed."""
+    """A mutated model with its inputs."""
 
     case: str
     model: bytes
@@ -56,13 +56,13 @@ class Mutation:
 
 
 class Corpus:
-    """What is mutated."""
+    """Cases to mutate."""
 
     def __init__(self, path: Path) -> None:
-        """Read it.
+        """Read the cases.
 
         Args:
-            path: Of a file of cases, see ``testing.onnx.cases``.
+            path: File of cases, see ``testing.onnx.cases``.
         """
         self.published = [
             each for each in read_cases(path) if each.sets and len(each.model) <= _MODEL_BYTES_MAX
@@ -70,7 +70,7 @@ class Corpus:
         self.small = small_cases()
 
     def mutation(self, seed: str, number: int) -> Mutation:
-        """Make one; the same each time."""
+        """Return a mutation; equal arguments give equal mutations."""
         rng = Random(f"{seed}-{number}")  # noqa: S311  # no secret
         case, other = self._case(rng), self._case(rng)
         backend = "reference" if happens(rng, 20) else "numpy"
@@ -104,7 +104,7 @@ class Corpus:
 
 
 def _know(rng: Random, proto: ModelProto, made: Mutation) -> None:
-    # what is known is computed when it is lowered, by other code
+    # constant inputs are folded during lowering, by other code
     kept = []
     for name, value in made.inputs:
         if isinstance(value, np.ndarray) and happens(rng, 70):
@@ -124,15 +124,15 @@ def _structure(rng: Random, proto: ModelProto, other: ModelProto) -> str:
     try:
         return mutate_structure(rng, proto, other)
     except (ValueError, TypeError) as error:
-        # protobuf refuses some values itself
+        # protobuf itself refuses some values
         return f"refused by protobuf: {type(error).__name__}"
 
 
 def run_mutation(mutation: Mutation, folder: Path) -> dict[str, str]:
-    """Read, prepare and run one.
+    """Read, prepare and run a mutated model.
 
     Returns:
-        ``outcome``: ran, refused or finding; ``key`` and ``text`` say why.
+        ``outcome``: ran, refused or finding; ``key`` and ``text`` have the reason.
     """
     try:
         model = parse_model(mutation.model, folder=folder)
@@ -147,7 +147,7 @@ def run_mutation(mutation: Mutation, folder: Path) -> dict[str, str]:
         if "\n" in text or not text or len(text) > MESSAGE_MAX:
             return _finding(error)
         return {"outcome": "refused", "key": type(error).__name__, "text": text}
-    except Exception as error:  # noqa: BLE001  # what is looked for
+    except Exception as error:  # noqa: BLE001  # the fuzz looks for these
         return _finding(error)
     return {"outcome": "ran", "key": "", "text": ""}
 
@@ -172,7 +172,7 @@ def _finding(error: BaseException) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run mutations FIRST up to COUNT of SEED with the cases of PATH in FOLDER, noise in FILE."""
+    """Run mutations from FIRST to below COUNT; arguments: PATH FOLDER NOISE SEED FIRST COUNT."""
     path, folder, noise_path, seed, first, count = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -188,7 +188,7 @@ def main() -> None:
         results.write(f'{{"begins": {number}}}\n')
         try:
             mutation = corpus.mutation(seed, number)
-        except Exception as error:  # noqa: BLE001  # a fault of the fuzz, not of the engine
+        except Exception as error:  # noqa: BLE001  # a bug of the fuzz, not of the engine
             results.write(json.dumps({"broken": "".join(traceback.format_exception(error))}) + "\n")
             return
         result = run_mutation(mutation, Path(folder))

@@ -1,4 +1,4 @@
-"""Ways to give a model what it does not expect: names, dtypes, shapes and values."""
+"""Mutations of a model's inputs: unexpected names, dtypes, shapes and values."""
 
 import math
 import warnings
@@ -12,10 +12,10 @@ import numpy as np
 from walle_stream.testing.onnx.mutations import ODD_INTS, happens
 
 type Named = list[tuple[str, Any]]
-"""Inputs by name, in order; a name may be there twice or not be one of the model's."""
+"""Inputs by name, in order; a name may be repeated or unknown to the model."""
 
 CHANGED_BYTES_MAX: Final = 1 << 24
-"""Of arrays that are copied: what is spread without memory may be larger."""
+"""Limit of copied arrays; broadcast arrays without memory may be larger."""
 
 DTYPES: Final = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16",
@@ -24,14 +24,14 @@ DTYPES: Final = (
 
 
 def mutate_inputs(rng: Random, inputs: Named) -> str:
-    """Change what a model is given.
+    """Mutate the inputs of a model.
 
     Args:
-        rng: Random.
-        inputs: Changed.
+        rng: Source of random choices.
+        inputs: Inputs, changed in place.
 
     Returns:
-        What was done.
+        Name of the mutation.
     """
     if not inputs or happens(rng, 5):
         inputs.append((rng.choice(("nobody", "", "x")), np.zeros(3, np.float32)))
@@ -81,7 +81,7 @@ def _changed_arrays(rng: Random, value: Any) -> Iterator[tuple[str, Any]]:
     yield "empty", np.zeros([0] * len(shape), value.dtype)
     yield "flat", value.reshape(-1)
     yield "rank", value[None]
-    # repeated without memory: as large as numpy can say
+    # broadcast without memory, up to numpy's largest size
     times = 2 ** rng.choice((20, 31, 40))
     with suppress(ValueError):
         yield "huge", np.broadcast_to(np.zeros((), value.dtype), [times, *shape])

@@ -1,7 +1,7 @@
-"""Ways to break a model: bytes and structure.
+"""Mutations of a model: its bytes and its structure.
 
-Each takes a generator of random numbers, and changes what it is given in place or
-gives it back changed; a mutation that finds nothing to change leaves all as it is.
+Each mutation takes a random generator. It changes its argument in place or returns a changed copy.
+A mutation that finds nothing to change has no effect.
 """
 
 import math
@@ -53,20 +53,12 @@ DOMAINS: Final = (
 
 
 def happens(rng: Random, percent: int) -> bool:
-    """Draw lots.
-
-    Returns:
-        Whether it is one of them.
-    """
+    """Return True with a probability of ``percent`` in 100."""
     return rng.randrange(100) < percent
 
 
 def mutate_bytes(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Change the file of a model.
-
-    Returns:
-        Bytes that may be no model.
-    """
+    """Return mutated bytes of a model's file, which may not be a valid model."""
     made = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
         at = rng.randrange(len(made) + 1)
@@ -94,11 +86,7 @@ def mutate_bytes(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def graphs_of(model: ModelProto) -> list[GraphProto]:
-    """Give all graphs of a model.
-
-    Returns:
-        The outermost first.
-    """
+    """Return all graphs of a model, the outermost first."""
     found = [model.graph]
     for graph in found:
         for attribute in (each for node in graph.node for each in node.attribute):
@@ -109,15 +97,15 @@ def graphs_of(model: ModelProto) -> list[GraphProto]:
 
 
 def mutate_structure(rng: Random, model: ModelProto, other: ModelProto) -> str:
-    """Change a model that is read.
+    """Mutate a parsed model.
 
     Args:
-        rng: Random.
-        model: Changed.
-        other: What is put in comes from it.
+        rng: Source of random choices.
+        model: Model, changed in place.
+        other: Model from which parts are inserted.
 
     Returns:
-        What was done.
+        Name of the mutation.
     """
     kind = rng.choice(_STRUCTURE)
     kind(rng, model, other)
@@ -299,11 +287,11 @@ def _constant(rng: Random, model: ModelProto, _: ModelProto) -> None:
 
 
 def change_tensor(rng: Random, tensor: TensorProto) -> None:
-    """Change shape, type, data or place of a tensor.
+    """Mutate the shape, type, data or location of a tensor.
 
     Args:
-        rng: Random.
-        tensor: Changed.
+        rng: Source of random choices.
+        tensor: Tensor, changed in place.
     """
     match rng.randrange(8):
         case 0 | 1:

@@ -1,4 +1,4 @@
-"""Models whose constants are bytes, as exporters write them; ONNX's own cases mostly spell them."""
+"""Constants as raw bytes, as exporters write them; ONNX's own cases mostly list elements."""
 
 from collections.abc import Iterator
 
@@ -7,18 +7,11 @@ from onnx import numpy_helper
 
 
 def with_raw_constants(model: bytes) -> bytes:
-    """Store every tensor of a model as bytes.
-
-    Args:
-        model: Of a ``ModelProto``.
-
-    Returns:
-        The same model.
-    """
+    """Return the same serialized ``ModelProto`` with every tensor stored as raw bytes."""
     proto = onnx.ModelProto.FromString(model)
     for tensor in _tensors(proto):
         if tensor.data_type != onnx.TensorProto.STRING and not tensor.HasField("raw_data"):
-            # it knows the packed and narrow dtypes; it keeps the name, not the text about it
+            # numpy_helper knows the packed and narrow dtypes; only the doc string is lost
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
     return bytes(proto.SerializeToString())
 

@@ -1,7 +1,7 @@
-"""Counts the cases that each backend passes, in one table: ``make conformance``.
+"""Table of the cases that each backend passes: ``make conformance``.
 
-Each backend has a process of its own, in which no other evaluator can be loaded
-(``testing.onnx.conformance``); this one only reads what they counted.
+Each backend runs in a process of its own that cannot load other evaluators
+(``testing.onnx.conformance``). This process only reads their counts.
 """
 
 import argparse
@@ -21,11 +21,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        0 where every backend meets its bars.
+        0 if every backend meets its bars, else 1.
     """
     parser = argparse.ArgumentParser(prog="report", description=__doc__)
     parser.add_argument("--backend", action="append", help=f"default: {', '.join(BACKENDS)}")
-    parser.add_argument("--cases", type=Path, help="a file of cases; made anew without it")
+    parser.add_argument(
+        "--cases", type=Path, help="file of cases, written if missing; default: a temporary file"
+    )
     parser.add_argument("--json", type=Path, help="write counts and reasons to this file")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
@@ -54,13 +56,13 @@ def _counted(backend: str, cases: Path, folder: Path) -> dict[str, Any]:
 
 
 def merged(counted: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Make one report of those of the backends.
+    """Merge the reports of the backends.
 
     Args:
-        counted: By backend, as ``testing.onnx.conformance`` writes it, and ``met``.
+        counted: Reports of ``testing.onnx.conformance`` with ``met``, by backend.
 
     Returns:
-        What they share once, and the rest by backend.
+        A report with the common data once, and the other data by backend.
     """
     first = next(iter(counted.values()))
     own = ("subsets", "met", "failed", "seconds")
@@ -73,14 +75,14 @@ def merged(counted: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(report: Mapping[str, Any]) -> list[list[str]]:
-    """Give the counts as rows.
+    """Return the counts as rows of text.
 
     Args:
-        report: Of ``merged``.
+        report: Report of ``merged``.
 
     Returns:
-        The head, then a row a subset: how many of how many pass; an empty cell where
-        a backend was not asked.
+        A header, then a row per subset with the passed and all cases of each backend. A cell is
+        empty if the backend does not have the subset.
     """
     backends = report["backends"]
     subsets = dict.fromkeys(name for each in backends.values() for name in each["subsets"])

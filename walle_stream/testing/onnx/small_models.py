@@ -1,4 +1,4 @@
-"""Small models of what ONNX's own cases have little of: control flow, functions, external data."""
+"""Small models of features that ONNX's cases rarely use: control flow, functions, external data."""
 
 import os
 from collections.abc import Sequence
@@ -14,11 +14,7 @@ _FLOAT, _INT, _BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
 def small_cases() -> list[Case]:
-    """Make them.
-
-    Returns:
-        With inputs, without the outputs that they would give.
-    """
+    """Return the small models as cases with inputs and without outputs."""
     true = np.ones((), np.bool_)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     made = {
@@ -40,10 +36,10 @@ def small_cases() -> list[Case]:
 
 
 def fill_folder(folder: Path) -> None:
-    """Write what the model with external data reads, and what nobody may read.
+    """Write the files of the model with external data, and files that it must not read.
 
     Args:
-        folder: Of the model; beside it something secret is put.
+        folder: Folder of the model; a secret file is written beside it.
     """
     (folder / "weights").write_bytes(np.ones(6, np.float32).tobytes())
     (folder.parent / "secret").write_bytes(bytes(64))

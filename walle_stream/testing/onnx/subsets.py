@@ -1,4 +1,4 @@
-"""Which cases a count is of: subsets of ONNX's cases, by what a model uses."""
+"""Subsets of ONNX's cases, by the operators and types of a model."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ PAPER_MODELS: Final = frozenset(
         "LeakyRelu", "GridSample", "ConvTranspose", "Upsample",
     }
 )  # fmt: skip
-"""Operators of the models that Walle is measured with, as exporters write them."""
+"""Operators of the models in Walle's measurements, as exporters write them."""
 
 MNN_OPERATORS: Final = frozenset(
     {
@@ -71,22 +71,19 @@ CORE_TYPES: Final = frozenset(
         onnx.TensorProto.INT8, onnx.TensorProto.BOOL,
     }
 )  # fmt: skip
-"""Element types that engines of models have."""
+"""Element types that most engines support."""
 
 LOWERED: Final = frozenset({Kind.TRANSFORM, Kind.COMPOSITE})
-"""Kinds of operators that no backend knows of: rasters and atomics take their place."""
+"""Kinds of operators that lowering replaces by rasters and atomic operators."""
 
 
 def subsets_of(kind: str, name: str, model: bytes) -> list[str]:
-    """Say which counts a case is part of.
+    """Return the names of the subsets that have a case.
 
     Args:
-        kind: Of the case.
-        name: Of the case; asked for one thing alone, whether it is a function's body.
-        model: Of the case.
-
-    Returns:
-        Names of subsets.
+        kind: Kind of the case.
+        name: Name of the case, which only tells whether it is the body of a function.
+        model: Model of the case.
     """
     if kind != "node":
         return [kind]
@@ -107,7 +104,7 @@ def subsets_of(kind: str, name: str, model: bytes) -> list[str]:
 
 
 def _types_of(graph: onnx.GraphProto) -> set[int | None]:
-    """Give the element types of a graph's inputs, outputs and constants; None for no tensor."""
+    """Return the element types of a graph's inputs, outputs and constants; None for no tensor."""
     found: set[int | None] = {each.data_type for each in graph.initializer}
     for value in (*graph.input, *graph.output):
         is_tensor = value.type.WhichOneof("value") == "tensor_type"

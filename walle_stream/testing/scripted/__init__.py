@@ -1,11 +1,10 @@
-"""A source whose every step is written down: events, and faults between them.
+"""A scripted source: a file lists its events and the faults between them.
 
-For tests of pipelines as they run, in processes of their own: the YAML says
-``connector: "walle_stream.testing.scripted:CONNECTOR"`` and ``script:`` a file
-of steps (``script``). A step is an event, a row that is late, doubled or
-broken, or a command: PAUSE until a test releases it, ABORT the process as
-``kill -9`` would, END of the source for this run. Everything before a command
-was handed over when the command is obeyed.
+It tests pipelines in processes of their own. The YAML has
+``connector: "walle_stream.testing.scripted:CONNECTOR"`` and in ``script:`` a file of steps
+(``script``). A step is an event, a late, repeated or broken row, or a command. PAUSE waits until a
+test releases it, ABORT kills the process like ``kill -9``, and END ends the source for this run.
+All rows before a command are handed over before the command is executed.
 """
 
 from typing import Final
@@ -19,15 +18,15 @@ __all__ = ["CONNECTOR", "END", "Gates", "abort", "broken", "pause", "write_scrip
 
 
 class ScriptedConnector:
-    """What the dotted path in the YAML names."""
+    """The connector at the dotted path in the YAML."""
 
     name: Final = "scripted"
     model: Final = ScriptedModel
 
     def open(self, model: ScriptedModel) -> ScriptedSource:
-        """Return the source of a definition; the script is read later."""
+        """Return the source of a definition without reading the script."""
         return ScriptedSource(model)
 
 
 CONNECTOR: Final = ScriptedConnector()
-"""For ``spec.source.connector``."""
+"""Object for ``spec.source.connector``."""

@@ -1,8 +1,7 @@
-"""How a script and the test that watches it meet: empty files in a folder.
+"""Synchronization of a script with its test, by empty files in a folder.
 
-``NAME.reached``: the source stands at that pause. ``NAME.open``: the test lets
-it pass, now or whenever it comes there. ``NAME.aborted``: that abort was done,
-and is passed by later processes.
+``NAME.reached``: the source has reached that pause. ``NAME.open``: the test releases the pause, now
+or in advance. ``NAME.aborted``: that abort was executed, and later processes pass it.
 """
 
 import os
@@ -14,14 +13,14 @@ from typing import Final
 from walle_stream.clock import monotonic_ms
 
 LOOK_S: Final = 0.01
-"""Time between two looks for a file."""
+"""Seconds between two checks for a file."""
 
 
 class Gates:
-    """The folder, for both sides. Any thread, any process."""
+    """The folder of files, for both sides. For any thread and any process."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder; it is made when something is put there.
+        """Set the folder, which is made with its first file.
 
         Args:
             folder: ``spec.source.gates``, or ``SCRIPT.gates``.
@@ -35,18 +34,18 @@ class Gates:
         self._put(f"{name}.open", exclusive=False)
 
     def is_reached(self, name: str) -> bool:
-        """Return whether a process stands, or stood, at a pause."""
+        """Return whether a process has reached a pause."""
         return (self._folder / f"{name}.reached").exists()
 
     def await_reached(self, name: str, timeout_s: float) -> bool:
         """Block until a pause is reached.
 
         Args:
-            name: The pause's.
-            timeout_s: At most so long.
+            name: Name of the pause.
+            timeout_s: Longest wait.
 
         Returns:
-            Whether it was.
+            Whether the pause was reached.
         """
         deadline_ms = monotonic_ms() + timeout_s * 1000.0
         while not self.is_reached(name):
@@ -56,20 +55,20 @@ class Gates:
         return True
 
     def is_aborted(self, name: str) -> bool:
-        """Return whether an abort was done."""
+        """Return whether an abort was executed."""
         return (self._folder / f"{name}.aborted").exists()
 
     # The source's side
 
     def reach(self, name: str) -> bool:
-        """Say that a pause is reached, and return whether it may be passed; never blocks."""
+        """Report that a pause is reached and return whether it is released; never blocks."""
         self._put(f"{name}.reached", exclusive=False)
         return (self._folder / f"{name}.open").exists()
 
     def abort(self, name: str) -> None:
-        """Kill this process with SIGKILL, unless one was killed here before.
+        """Kill this process with SIGKILL, unless this abort has already killed a process.
 
-        Of several processes that come here at once exactly one dies.
+        If several processes arrive at once, exactly one of them is killed.
         """
         if self._put(f"{name}.aborted", exclusive=True):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -7,10 +7,10 @@ from walle_stream.spec.strict import Strict
 
 
 class ScriptedModel(Strict):
-    """Where the script is."""
+    """Paths of the script and its gates."""
 
     connector: str = "walle_stream.testing.scripted:CONNECTOR"
     script: PathField = Field(description="JSON Lines, one step each.")
     gates: PathField | None = Field(
-        default=None, description="Folder of what was reached; SCRIPT.gates when left out."
+        default=None, description="Folder of gates; left out: SCRIPT.gates."
     )

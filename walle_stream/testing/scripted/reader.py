@@ -1,7 +1,7 @@
-"""Obeys a script, step by step, from any offset on.
+"""Reader that executes a script step by step from any offset.
 
-An offset is the number of steps that are accounted for the partition. A reader
-begins at the one furthest behind and passes over what others have done.
+An offset is the number of steps done for a partition. A reader starts at the lowest offset of its
+partitions and skips the steps that a partition has already done.
 """
 
 import time
@@ -17,7 +17,7 @@ from walle_stream.testing.scripted.script import Step
 
 
 class ScriptPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a partition stands."""
+    """Position of a partition in a script."""
 
     what: ClassVar[str] = "a script"
     order = ("steps",)
@@ -30,20 +30,20 @@ class _Lane(Lane[ScriptPosition]):
 
 
 class ScriptedReader(LaneReader[ScriptPosition]):
-    """A script that was opened at its partitions' offsets. One thread."""
+    """Reader of a script that was opened at its partitions' offsets. For one thread."""
 
     lane_type = _Lane
 
     def __init__(self, steps: Sequence[Step], gates: Gates, opening: Opening) -> None:
-        """Begin.
+        """Start at the lowest offset.
 
         Args:
-            steps: The script, with an end at its end.
-            gates: Where pauses and aborts are noted.
-            opening: What the source was opened with.
+            steps: Steps of the script, of which the last is an end.
+            gates: Files of pauses and aborts.
+            opening: Arguments of the source's opening.
 
         Raises:
-            SourceError: An offset is not of this script.
+            SourceError: An offset does not belong to this script.
         """
         super().__init__(opening, ScriptPosition())
         self._steps, self._gates = steps, gates
@@ -57,12 +57,12 @@ class ScriptedReader(LaneReader[ScriptPosition]):
     def _go_on(self) -> bool:
         step = self._steps[self._next]
         if step.kind in {"pause", "abort"}:
-            # what stands before it was handed over in an earlier read
+            # all rows before the command must be handed over in an earlier read
             self._cut()
             return bool(self._ready) or self._obey(step)
         self._next += 1
         if step.kind == "end":
-            # an end that others still have to pass is none of those before it
+            # an end counts only for partitions that have not passed it
             self._tell_end()
             self._finish()
         else:
@@ -70,7 +70,7 @@ class ScriptedReader(LaneReader[ScriptPosition]):
         return True
 
     def _obey(self, step: Step) -> bool:
-        """Do it; returns nothing while it pauses, after a short wait."""
+        """Execute a command; return False after a short wait while it pauses."""
         if step.kind == "abort":
             self._gates.abort(step.text)
         elif not self._gates.reach(step.text):
@@ -115,13 +115,13 @@ class ScriptedReader(LaneReader[ScriptPosition]):
     @override
     @property
     def progress(self) -> float:
-        """Share of the steps that was done, 0-1."""
+        """Share of the steps that are done, 0-1."""
         return self._next / len(self._steps)
 
     @override
     @property
     def unread(self) -> Unread:
-        """Steps that were not taken yet."""
+        """Steps that are not done yet."""
         left = self._steps[self._next :]
         newest = next((x.event.ingest_time_ms for x in reversed(left) if x.event), -1)
         size_bytes = sum(len(step.text.encode()) for step in left)

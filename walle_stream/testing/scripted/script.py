@@ -1,4 +1,4 @@
-"""The script: JSON Lines, a step each; blank lines and those with ``#`` are passed over.
+"""Scripts: JSON Lines with a step each; blank lines and lines with ``#`` are skipped.
 
 ::
 
@@ -10,10 +10,10 @@
     {"abort": "once"}                            SIGKILL, once
     {"end": true}                                the source's natural end, for this run
 
-An event has the names of ``walle_stream.events.Event``; left out, ``id`` is the
-kind, ``page_instance`` is empty and ``ingest_time_ms`` is the event's time. A
-run goes to the first ``end`` that not all partitions have passed, the next run
-goes on behind it; behind the last step there is always one.
+An event has the fields of ``walle_stream.events.Event``. By default ``id`` is the kind,
+``page_instance`` is empty and ``ingest_time_ms`` is the event's time. A run goes to the first
+``end`` that some partition has not passed, and the next run continues after it. The last step is
+always followed by an ``end``.
 """
 
 import json
@@ -48,22 +48,22 @@ _COMMANDS: Final[dict[_StepKind, set[str]]] = {
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step."""
+    """A step of a script."""
 
     kind: _StepKind
     origin: str = ""
-    """``script.jsonl#17``, the 17th row. Commands and lines for people do not count, so the
-    same rows leave the same bytes whatever stands between them."""
+    """Name and number of a row, such as ``script.jsonl#17``. Commands and comments do not count, so
+    the same rows leave the same bytes with any commands between them."""
     device_id: str = ""
-    """Whose row it is; empty for commands."""
+    """Device of a row; empty for commands."""
     text: str = ""
-    """Name of a pause or abort, or a row as the script has it."""
+    """Name of a pause or abort, or the row as in the script."""
     event: Event | None = None
-    """Of a row that holds one."""
+    """Event of a row, if it has one."""
 
 
 def pause(name: str) -> dict[str, str]:
-    """Return the step that waits until ``Gates.release(name)``.
+    """Return a step that waits for ``Gates.release(name)``.
 
     Args:
         name: Letters, digits, ``-`` and ``_``.
@@ -72,16 +72,16 @@ def pause(name: str) -> dict[str, str]:
 
 
 def abort(name: str) -> dict[str, str]:
-    """Return the step that kills the process with SIGKILL the first time it is reached.
+    """Return a step that kills the process with SIGKILL when it is reached for the first time.
 
     Args:
-        name: Letters, digits, ``-`` and ``_``; unlike those of other aborts.
+        name: Letters, digits, ``-`` and ``_``; different from the names of other aborts.
     """
     return {"abort": name}
 
 
 def broken(text: str, device_id: str) -> dict[str, str]:
-    """Return the step of a row that cannot be decoded."""
+    """Return a step with a row that cannot be decoded."""
     return {"broken": text, "device_id": device_id}
 
 
@@ -89,9 +89,9 @@ def write_script(path: Path, steps: Iterable[Mapping[str, Any]]) -> None:
     """Write a script.
 
     Args:
-        path: Replaced.
-        steps: Events as mappings, ``{"late": event}``, ``{"duplicate": event}``, and
-            what ``pause``, ``abort``, ``broken`` and ``END`` give.
+        path: File to write; an existing one is replaced.
+        steps: Events as mappings, ``{"late": event}``, ``{"duplicate": event}``, and the results
+            of ``pause``, ``abort``, ``broken`` and ``END``.
     """
     path.write_text("".join(json.dumps(step) + "\n" for step in steps), encoding="utf-8")
 
@@ -100,8 +100,8 @@ def script_content(path: Path) -> bytes:
     """Return a script's bytes.
 
     Raises:
-        SourceNotFoundError: There is no such file.
-        SourceError: It cannot be read.
+        SourceNotFoundError: The file does not exist.
+        SourceError: The file cannot be read.
     """
     try:
         return path.read_bytes()
@@ -114,14 +114,14 @@ def script_content(path: Path) -> bytes:
 
 
 def read_script(path: Path) -> list[Step]:
-    """Read a script whole.
+    """Read a whole script.
 
     Returns:
-        Its steps, the last one an end.
+        Its steps, of which the last is an end.
 
     Raises:
-        SourceNotFoundError: There is no such file.
-        SourceError: It cannot be read, or a line is no step.
+        SourceNotFoundError: The file does not exist.
+        SourceError: The file cannot be read, or a line is not a valid step.
     """
     lines = script_content(path).split(b"\n")
     steps: list[Step] = []
@@ -141,7 +141,7 @@ def _step(path: Path, number: int, line: bytes, origin: str) -> Step:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         place = _BYTE.search(str(error))
         column = int(place[1]) + 1 if place else 1
-        raise _wrong(path, number, column, f"no JSON ({error})") from error
+        raise _wrong(path, number, column, f"not JSON ({error})") from error
     try:
         return _read(origin, found, line)
     except _Problem as problem:
@@ -151,7 +151,7 @@ def _step(path: Path, number: int, line: bytes, origin: str) -> Step:
 
 
 class _Problem(Exception):  # noqa: N818 - becomes a SourceError above
-    """Key, and what is wrong there."""
+    """A key and the problem with it."""
 
 
 def _read(origin: str, found: Any, line: bytes) -> Step:
@@ -206,7 +206,7 @@ def _event(found: Any) -> Event:
     except msgspec.ValidationError as error:
         text = str(error)
         key = text.rpartition("$.")[2].rstrip("`")
-        raise _Problem(_FOLLOWS.get(key, key), f"no event: {text}") from None
+        raise _Problem(_FOLLOWS.get(key, key), f"not an event: {text}") from None
     problem = device_id_problem(event.device_id)
     if problem is not None:
         raise _Problem("device_id", problem)

@@ -1,4 +1,4 @@
-"""A script as a source: its identity, and opening it anywhere."""
+"""A script as a source: its identity, and its opening at any offset."""
 
 from collections.abc import Mapping
 from typing import override
@@ -12,10 +12,10 @@ from walle_stream.testing.scripted.script import read_script, script_content
 
 
 class ScriptedSource(LaneSource):
-    """Steps of one file."""
+    """Source with the steps of one file."""
 
     def __init__(self, model: ScriptedModel) -> None:
-        """Keep the definition; the file is not touched."""
+        """Store the definition without reading the file."""
         self._path = model.script
         self.name = f"script {str(model.script)!r}"
         self._gates = Gates(model.gates or model.script.with_name(f"{model.script.name}.gates"))
@@ -26,8 +26,8 @@ class ScriptedSource(LaneSource):
         """The whole script's digest.
 
         Raises:
-            SourceNotFoundError: There is no script.
-            SourceError: It cannot be read.
+            SourceNotFoundError: The script does not exist.
+            SourceError: The script cannot be read.
         """
         return {"script": text_digest(script_content(self._path))}
 

@@ -1,5 +1,5 @@
-"""A backend of the atomic operators and a raster in plain Python: N_aop + 1 kernels suffice.
+"""A backend in plain Python: it needs only N_aop + 1 kernels, atomic operators and a raster.
 
-Elements are Python scalars in flat lists, an operator is a loop over them. numpy
-carries arrays in and out, and computes nothing.
+Elements are Python scalars in flat lists, and an operator is a loop over them. numpy only carries
+arrays in and out and computes nothing.
 """

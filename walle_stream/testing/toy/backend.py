@@ -1,4 +1,4 @@
-"""The toy backend: programs as they were lowered, step by step, over lists."""
+"""The toy backend: it runs lowered programs step by step over lists."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -28,7 +28,7 @@ from walle_stream.testing.toy.unary import unary
 type Kernel = Callable[[Sequence[Value], Mapping[str, Any]], Value]
 
 WORK_MAX: Final = 1 << 29
-"""Most elements that one run of a program makes and moves, and products that it adds up."""
+"""Limit of the elements that a run makes and moves, and of the products that it adds up."""
 
 KERNELS: Final[Mapping[Operator, Kernel]] = {
     Operator.RASTER: raster,
@@ -46,16 +46,16 @@ KERNELS: Final[Mapping[Operator, Kernel]] = {
     Operator.NONZERO: nonzero,
     Operator.RANDOM: draw,
 }
-"""All that a backend is."""
+"""Kernels by operator: all that a backend needs."""
 
 
 class ToyBackend:
-    """Plans of plain Python. Thread-safe."""
+    """A backend with plans in plain Python. Thread-safe."""
 
     name = "toy"
 
     def plan(self, program: Program) -> "ToyPlan":
-        """Make a program ready; see ``engine.module.Backend``."""
+        """Return a plan of a program; see ``engine.module.Backend``."""
         return ToyPlan(program)
 
     def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
@@ -64,13 +64,13 @@ class ToyBackend:
 
 
 class ToyPlan:
-    """A program that is run as it stands. Thread-safe; blocks."""
+    """A plan that runs its program unchanged. Thread-safe; ``run`` blocks."""
 
     def __init__(self, program: Program) -> None:
-        """Take over.
+        """Prepare the constants of a program.
 
         Raises:
-            EngineError: It is more work than anybody waits for.
+            EngineError: The program has more work than ``WORK_MAX``.
         """
         work = sum(_work(step) for step in program.steps)
         if work > WORK_MAX:
@@ -92,12 +92,12 @@ class ToyPlan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that is made, as arrays would take them."""
+        """Size of all tensors that the steps make, as arrays."""
         made = (each for step in self._program.steps for each in step.outputs)
         return sum(each.nbytes for each in made if each.has_shape and each.data is None)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run it; see ``engine.module.Plan``."""
+        """Run the program; see ``engine.module.Plan``."""
         values = dict(self._constants)
         for tensor, given in zip(self._program.inputs, inputs, strict=True):
             values[tensor] = read(given)

@@ -1,4 +1,4 @@
-"""Operators of two elements, and the choice between them."""
+"""Operators of two elements, and selection between two elements."""
 
 import math
 import operator
@@ -15,11 +15,7 @@ type OfTwo = Callable[[Any, Any], Any]
 
 
 def binary(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Value]:
-    """Make the kernel of an operator.
-
-    Args:
-        which: One of ``BINARY``.
-    """
+    """Return the kernel of an operator in ``BINARY``."""
 
     def kernel(inputs: Sequence[Value], _parameters: Mapping[str, Any]) -> Value:
         x, y = inputs
@@ -31,17 +27,17 @@ def binary(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Va
 
 
 def of_two(which: Operator, dtype: DType) -> OfTwo:
-    """Give the function of two elements.
+    """Return the function of two elements for an operator.
 
     Args:
-        which: One of ``BINARY``.
-        dtype: Of both.
+        which: An operator in ``BINARY``.
+        dtype: Dtype of both elements.
 
     Returns:
-        The function; what it gives is still to be fitted to the dtype.
+        The function; its result must still be fitted to the dtype.
 
     Raises:
-        TypeError: The dtype has no such operator.
+        TypeError: The operator does not support the dtype.
     """
     if which in {Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT}:
         return _shift(which, bits_of(dtype)[0])
@@ -54,7 +50,7 @@ def of_two(which: Operator, dtype: DType) -> OfTwo:
 
 
 def select(inputs: Sequence[Value], _parameters: Mapping[str, Any]) -> Value:
-    """Choose; see ``Operator.SELECT``."""
+    """Select elements by a condition; see ``Operator.SELECT``."""
     condition, x, y = inputs
     chosen = [
         yes if is_first else no
@@ -90,7 +86,7 @@ def _power(x: float, y: float) -> float:
     except OverflowError:
         return -inf if x < 0 and y % 2 == 1 else inf
     except ValueError:
-        # a negative base to a broken power, or zero to a negative one
+        # a negative base to a fractional power, or zero to a negative power
         if x:
             return nan
         return copysign(inf, x) if y % 2 == 1 else inf

@@ -20,21 +20,21 @@ _GREATEST: Final = {
     "float8_e5m2": 57344.0,
     "float8_e5m2fnuz": 57344.0,
 }
-"""Of the dtypes that ``saturate`` is for."""
+"""Greatest elements of the dtypes that support ``saturate``."""
 
 _DIGITS_MAX: Final = 17
-"""That a float64 needs to be told from its neighbours."""
+"""Number of digits that distinguish a float64 from its neighbours."""
 
 _EXPONENT_MAX: Final = 127
 _KEPT_BITS: Final = 52
 
 
 def cast(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
-    """Convert; see ``Operator.CAST``.
+    """Convert elements; see ``Operator.CAST``.
 
     Args:
-        inputs: One.
-        parameters: ``dtype``, and how it is rounded.
+        inputs: A single value.
+        parameters: ``dtype`` and the parameters of rounding.
     """
     (x,) = inputs
     dtype = parameters["dtype"]
@@ -56,12 +56,12 @@ def cast(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
 
 
 def bitcast(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
-    """Read bits as another dtype; see ``Operator.BITCAST``."""
+    """Reinterpret bits as another dtype; see ``Operator.BITCAST``."""
     return read(written(inputs[0]).view(parameters["dtype"]))
 
 
 def _as_float(number: int) -> float:
-    # one that rounds to a narrower float as the number does: what is lost stays as an odd bit
+    # a float that rounds to narrower floats like the number: lost bits remain as an odd bit
     lost = abs(number).bit_length() - _KEPT_BITS
     if lost < 2:  # noqa: PLR2004  # 53 bits are exact
         return float(number)
@@ -71,7 +71,7 @@ def _as_float(number: int) -> float:
 
 
 def _whole(number: Any) -> int:
-    # what is no number, or has no end, becomes nothing: ONNX does not say
+    # nan and infinities become 0, as ONNX leaves that open
     return int(number) if isfinite(number) else 0
 
 
@@ -90,7 +90,7 @@ def _power_of_two(number: float, saturate: bool, mode: str) -> float:
     if not number or isinf(number):
         exponent = _EXPONENT_MAX if number else -_EXPONENT_MAX
         return 2.0**exponent if saturate else nan
-    # between a half and one: a half is the power itself
+    # the fraction is in [0.5, 1), and 0.5 is an exact power
     fraction, exponent = frexp(number)
     exponent -= 1
     if mode == "up":
@@ -114,11 +114,11 @@ def _text_of(element: Any, dtype: DType) -> str:
 
 
 def _shortest(element: float, dtype: DType) -> Decimal:
-    """Give the fewest digits that no other element of the dtype has."""
+    """Return the fewest digits that identify an element of the dtype."""
     for digits in range(_DIGITS_MAX):
         near = Decimal(f"{element:.{digits}e}")
         unit = Decimal((0, (1,), int(near.as_tuple().exponent)))
-        # below a power of two elements lie closer: what is near may be one of them
+        # below a power of two elements lie closer, so ``near`` may be another element
         for each in (near, near + unit, near - unit):
             if fitted([float(each)], dtype) == [element]:
                 return each

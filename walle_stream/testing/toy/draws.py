@@ -1,4 +1,4 @@
-"""Random numbers: the Mersenne twister, seeded as ONNX's cases are."""
+"""Random numbers by the Mersenne twister, seeded as in ONNX's cases."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _MASK: Final = (1 << 32) - 1
 
 
 def draw(_inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
-    """Draw; see ``Operator.RANDOM``.
+    """Draw random numbers; see ``Operator.RANDOM``.
 
     Args:
         parameters: ``shape``, ``dtype`` and ``seed``.
@@ -33,7 +33,7 @@ def draw(_inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
 
 
 def _words(seed: int) -> list[int]:
-    """Spread a seed over the twister's state, as its authors did in 2002."""
+    """Expand a seed to the twister's state, as its authors did in 2002."""
     words = [seed]
     for number in range(1, _WORDS):
         last = words[-1]

@@ -1,7 +1,7 @@
-"""Elements as Python scalars: floats are floats that their dtype holds, whole numbers ints.
+"""Elements as Python scalars: floats with values of their dtype, and ints for integers.
 
-Each kernel computes in Python's numbers and fits what it makes to its dtype: a
-float is rounded to the nearest, halves to even, a whole number keeps its low bits.
+Each kernel computes in Python's numbers and fits the results to its dtype: a float is rounded to
+the nearest, halves to even; an integer keeps its low bits.
 """
 
 import struct
@@ -26,22 +26,18 @@ _TEXT: Final = np.dtype(object)
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor's elements."""
+    """A tensor with its elements."""
 
     shape: Shape
     dtype: DType
     elements: Elements
-    """Flat, row-major; never changed once it is made."""
+    """Flat list, row-major; never changed after construction."""
 
 
 def read(array: Array) -> Value:
-    """Take the elements out of an array.
-
-    Args:
-        array: Of any dtype.
-    """
+    """Return the elements of an array of any dtype."""
     if array.size > 1 and not any(array.strides):
-        # one element that is spread: not looked at again and again
+        # convert the single element of a broadcast array only once
         return Value(array.shape, array.dtype, read(array.reshape(-1)[:1]).elements * array.size)
     flat = array.reshape(-1)
     if not is_foreign(array.dtype):
@@ -51,11 +47,7 @@ def read(array: Array) -> Value:
 
 
 def written(value: Value) -> Array:
-    """Put elements into an array.
-
-    Args:
-        value: Of any dtype.
-    """
+    """Return an array with the elements of a value of any dtype."""
     made = np.empty(len(value.elements), value.dtype)
     if not is_foreign(value.dtype):
         made[:] = value.elements
@@ -66,35 +58,24 @@ def written(value: Value) -> Array:
 
 
 def fitted(elements: Iterable[Any], dtype: DType) -> Elements:
-    """Round or wrap what was computed.
+    """Round or wrap computed elements.
 
     Args:
-        elements: Floats for a floating dtype, ints or bools for another.
-        dtype: That they become elements of.
+        elements: Floats for a floating dtype, ints or bools for other dtypes.
+        dtype: Dtype of the result.
     """
     return _fit(dtype)(list(elements))
 
 
 def bits_of(dtype: DType) -> tuple[int, bool]:
-    """Give the width of whole numbers.
-
-    Args:
-        dtype: Of whole numbers.
-
-    Returns:
-        Bits, and whether it is signed.
-    """
+    """Return the number of bits of an integer dtype, and whether it is signed."""
     if not is_foreign(dtype):
         return dtype.itemsize * 8, dtype.kind == "i"
     return int(dtype.name.removeprefix("u").removeprefix("int")), dtype.name.startswith("int")
 
 
 def range_of(dtype: DType) -> tuple[Any, Any]:
-    """Give the least and the greatest element.
-
-    Returns:
-        Both; of floats infinities.
-    """
+    """Return the least and the greatest element of a dtype; infinities for floats."""
     if dtype == BOOL:
         return False, True
     if is_floating(dtype):
@@ -144,7 +125,7 @@ def _one_half(number: float) -> float:
 
 
 def _to_narrow(dtype: DType) -> Callable[[Elements], Elements]:
-    """Round to a float of few bits: the nearest of all that there are."""
+    """Return the rounding to a float of few bits: to the nearest of all its values."""
     kind = dtype.type
     steps = _positive(dtype)
     beyond = 2 * steps[-1] - steps[-2]
@@ -161,7 +142,7 @@ def _to_narrow(dtype: DType) -> Callable[[Elements], Elements]:
         high = steps[place] if place < len(steps) else beyond
         if place and high != size:
             low = steps[place - 1]
-            # the codes of floats count up with them: an even place is an even code
+            # codes of floats are in their order, so an even index is an even code
             is_low = size - low < high - size or (size - low == high - size and place % 2)
             place, high = (place - 1, low) if is_low else (place, high)
         if place == len(steps):
@@ -174,7 +155,7 @@ def _to_narrow(dtype: DType) -> Callable[[Elements], Elements]:
 
 
 def _positive(dtype: DType) -> list[float]:
-    """List what is finite and not negative, by its code."""
+    """Return the finite elements from 0 on, in the order of their codes."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     codes = np.arange(1 << 8 * dtype.itemsize, dtype=np.uint32).astype(unsigned)
     found: list[float] = []

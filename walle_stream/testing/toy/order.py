@@ -1,4 +1,4 @@
-"""Sorting, and rows that are taken, put and found by their numbers."""
+"""Sorting, taking and putting of rows by index, and search for nonzero elements."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -18,7 +18,7 @@ _COMBINED: Final[Mapping[str, Operator]] = {
 
 
 def argsort(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
-    """Sort; see ``Operator.ARGSORT``. A nan is above all."""
+    """Return sorting indices; see ``Operator.ARGSORT``. A nan is the greatest."""
     (x,) = inputs
     length = x.shape[-1]
     is_descending = bool(parameters.get("descending"))
@@ -58,7 +58,7 @@ def put(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
 
 
 def nonzero(inputs: Sequence[Value], _parameters: Mapping[str, Any]) -> Value:
-    """Find; see ``Operator.NONZERO``."""
+    """Return indices of nonzero elements; see ``Operator.NONZERO``."""
     found = [place for place, each in enumerate(inputs[0].elements) if each]
     return Value((len(found),), _INT64, found)
 

@@ -1,4 +1,4 @@
-"""Products of matrices: a sum of products for each element."""
+"""Matrix products: a sum of products for each element."""
 
 from collections.abc import Mapping, Sequence
 from math import prod, sumprod
@@ -9,7 +9,7 @@ from walle_stream.testing.toy.elements import Elements, Value, fitted
 
 
 def matmul(inputs: Sequence[Value], _parameters: Mapping[str, Any]) -> Value:
-    """Multiply; see ``Operator.MATMUL``."""
+    """Multiply matrices; see ``Operator.MATMUL``."""
     x, y = inputs
     rows, depth, columns = *x.shape[-2:], y.shape[-1]
     made: Elements = []

@@ -1,4 +1,4 @@
-"""The raster: rows of regions are slices of lists."""
+"""The raster, which moves rows of regions as slices of lists."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -23,7 +23,7 @@ def raster(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
             [*region.source.strides],
             [*region.destination.strides],
         )
-        # the longest axis is a slice, the others are a loop
+        # the longest axis becomes a slice, the others a loop
         axis = max(range(len(size)), key=size.__getitem__, default=None)
         row = (1, 0, 0) if axis is None else (size.pop(axis), reads.pop(axis), writes.pop(axis))
         starts = zip(
@@ -41,15 +41,15 @@ def raster(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
 
 
 def addresses(size: Sequence[int], strides: Sequence[int], offset: int = 0) -> list[int]:
-    """Give the address of every coordinate of a box.
+    """Return the address of every coordinate of a box.
 
     Args:
-        size: Of the box.
-        strides: One an axis.
-        offset: Of coordinate 0.
+        size: Size of the box.
+        strides: One stride per axis.
+        offset: Address of coordinate 0.
 
     Returns:
-        In the order of the coordinates, the last axis the fastest.
+        Addresses in the order of the coordinates, with the last axis the fastest.
     """
     found = [offset]
     for count, stride in zip(size, strides, strict=True):
@@ -58,11 +58,7 @@ def addresses(size: Sequence[int], strides: Sequence[int], offset: int = 0) -> l
 
 
 def zero(dtype: DType) -> Any:
-    """Give the element that stands for nothing.
-
-    Returns:
-        A scalar; no text where it is of strings.
-    """
+    """Return a dtype's zero as a scalar; the empty text for strings."""
     if dtype == BOOL:
         return False
     if is_integer(dtype):
@@ -79,7 +75,7 @@ def _slice(start: int, stride: int, count: int) -> slice:
     if count == 1:
         return slice(start, start + 1)
     stop = start + stride * count
-    # below zero a stop would count from the end
+    # a negative stop would count from the end
     return slice(start, stop if stop >= 0 else None, stride)
 
 

@@ -1,4 +1,4 @@
-"""Reductions: over axes, and the place of the greatest or least along one."""
+"""Reductions over axes, and the index of the greatest or least element along an axis."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan, prod
@@ -15,11 +15,7 @@ from walle_stream.testing.toy.raster import addresses
 
 
 def reduction(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Value]:
-    """Make the kernel of an operator.
-
-    Args:
-        which: One of ``REDUCTION``.
-    """
+    """Return the kernel of an operator in ``REDUCTION``."""
     function = _FUNCTIONS[which]
 
     def kernel(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Value:
@@ -32,15 +28,11 @@ def reduction(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]],
 
 
 def arg(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Value]:
-    """Make the kernel of an operator.
-
-    Args:
-        which: One of ``ARG_REDUCTION``.
-    """
+    """Return the kernel of an operator in ``ARG_REDUCTION``."""
     best_of = max if which is Operator.ARG_MAX else min
 
     def place(line: Elements, is_last: bool) -> int:
-        # a nan is above all, and below all
+        # a nan counts as the greatest and as the least
         wanted = [each != each for each in line]  # noqa: PLR0124  # nan
         if not any(wanted):
             best = best_of(line)
@@ -61,7 +53,7 @@ def _kept(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def _lines(x: Value, axes: Sequence[int]) -> Iterator[Elements]:
-    """Give what each element of the output is made from."""
+    """Yield the input elements of each output element."""
     strides = strides_of(x.shape)
     others = [axis for axis in range(len(x.shape)) if axis not in axes]
     inner = addresses([x.shape[axis] for axis in axes], [strides[axis] for axis in axes])

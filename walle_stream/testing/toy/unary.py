@@ -13,15 +13,11 @@ from walle_stream.testing.toy.elements import Value, fitted
 type OfOne = Callable[[Any], Any]
 
 _WHOLE_FROM: Final = float(1 << 52)
-"""From here on every float is a whole number."""
+"""Limit from which on every float is an integer."""
 
 
 def unary(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Value]:
-    """Make the kernel of an operator.
-
-    Args:
-        which: One of ``UNARY``, but the conversions.
-    """
+    """Return the kernel of an operator in ``UNARY``, except conversions."""
     floating, whole = _FLOATING.get(which), _WHOLE.get(which)
 
     def kernel(inputs: Sequence[Value], _parameters: Mapping[str, Any]) -> Value:
@@ -38,7 +34,7 @@ def unary(which: Operator) -> Callable[[Sequence[Value], Mapping[str, Any]], Val
 
 
 def _guarded(function: OfOne, refused: OfOne, overflown: OfOne = abs) -> OfOne:
-    """Give a function of ``math`` the values that it raises errors for."""
+    """Wrap a function of ``math`` with results for the arguments for which it raises errors."""
 
     def guarded(x: float) -> float:
         try:

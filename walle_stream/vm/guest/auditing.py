@@ -1,19 +1,18 @@
-"""A second wall behind the gate: the interpreter's own audit events (PEP 578).
+"""A second barrier behind the gate: the interpreter's own audit events (PEP 578).
 
-A script that got past the gate and the restricted builtins still acts through
-the interpreter, which announces what reaches outside before it does it. From
-``begin`` on, what no script has any business with is refused: to the script,
-and to everything else in the interpreter, for ever. So there is nothing to
-switch off: no number that says whether a run is at hand, no exception that a
-script could make its own.
+A script that got past the gate and the restricted builtins still acts through the
+interpreter, which announces outside effects before they happen. From ``begin`` on,
+events that no script needs are refused: to the script, and to all other code of the
+interpreter, forever. So a script finds nothing to switch off: no flag for a current
+run, and no exception that it could use.
 
-The hook itself is out of reach, too. The interpreter does not hand its hooks
-out, and what could find them (``gc``) is refused. A refusal's traceback leads to
-the hook's frame, which has nothing to write to: what the hook compares with are
-constants and defaults, and a default is reached through the function alone.
-It uses no global name, no builtin and no closure.
+The script cannot reach the hook either. The interpreter does not expose its hooks,
+and ``gc``, which could find them, is refused. A refusal's traceback leads to the
+hook's frame, which has nothing to write to: the hook compares with constants and
+defaults only, and a default is reachable through the function alone. The hook uses
+no global name, no builtin and no closure.
 
-Costs 0.2 to 0.5 us an event, and there is about one per call.
+An event costs 0.2 to 0.5 us, and a call has about one.
 """
 
 import sys
@@ -37,7 +36,7 @@ _REFUSED: Final = frozenset(
     }
 )
 
-# other interpreters have no hook; memory as it is
+# modules that make interpreters without this hook, or access raw memory
 _NOT_IMPORTED: Final = frozenset(
     {
         *("_interpreters", "_interpchannels", "_interpqueues", "_ctypes", "_testcapi"),
@@ -46,16 +45,16 @@ _NOT_IMPORTED: Final = frozenset(
 )
 
 TEXT_WINDOW: Final = [0]
-"""How many checked functions make code or functions at the moment: ``sealing`` counts.
-The one thing here that can be written to. It lets text become code, which a script
-that can write to it has done already, and nothing else."""
+"""Number of checked functions that make code or functions at the moment; ``sealing`` counts.
+It is the only writable object here. It allows text to become code and nothing else, and a
+script that could write to it would have made code already."""
 
 
 def begin(allowed: Iterable[str] = ()) -> None:
-    """Look at every event from now on; refuse none that the host itself needs later."""
+    """Check every event from now on; ``allowed`` events, which the host needs later, pass."""
     paths = tuple(f"{path}/" for path in sys.path if path)
     constants = (_REFUSED, frozenset(allowed), _NOT_IMPORTED, paths, TEXT_WINDOW, STOP_TEXTS)
-    # a copy that nobody else holds
+    # a copy to which no other reference exists
     hook = FunctionType(_look.__code__, {"__builtins__": {}}, "hook", (*constants, *_TYPES))
     sys.addaudithook(hook)
 
@@ -76,14 +75,14 @@ def _look(  # noqa: PLR0913, PLR0917 - no global name is read: see the module
     kind: type[type] = type,
     error: type[Exception] = PermissionError,
 ) -> None:
-    # by its name, or by what stands before the first dot
+    # by its name, or by the part before the first dot
     if (event not in refused and event.partition(".")[0] not in refused) or event in allowed:
         return
     if event == "import":
         if values[0] not in not_imported:
             return
     elif event in {"open", "os.listdir", "compile"}:
-        # a module is imported when it is first needed, a codec for one: in the middle of a run
+        # some modules, such as codecs, are imported at their first use, during a run
         path = values[1] if event == "compile" else values[0]
         if (
             kind(path) is text

@@ -1,8 +1,8 @@
-"""JSON as features and state are written: compact, UTF-8, insertion order.
+"""JSON of features and state: compact, UTF-8, in insertion order.
 
-Encoding happens at the moment of ``emit`` and ``put``, decoding at every
-``get``: a value that a script changes later changes nothing that was written,
-so results cannot depend on which runs shared a batch.
+Values are encoded at ``emit`` and ``put``, and decoded at every ``get``. So a later
+change of a value does not change written data, and results cannot depend on the
+runs that share a batch.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,8 +23,8 @@ _scan: Final[Callable[[str, int], tuple[Any, int]]] = vars(JSONDecoder())["scan_
 
 
 def _encoder(default: Callable[[Any], Any]) -> Callable[[Any, int], Iterable[str]]:
-    # the C encoder itself, made once: JSONEncoder.encode makes one per call, 1 us;
-    # no markers: a list that contains itself ends as RecursionError instead
+    # the C encoder itself, made once, because JSONEncoder.encode makes one per call in 1 us;
+    # without markers, so that a list that contains itself raises RecursionError
     encode: Callable[[Any, int], Iterable[str]] = encoder.c_make_encoder(  # type: ignore[attr-defined] # not in the stubs
         None, default, encode_basestring, None, ":", ",", False, False, False  # noqa: FBT003 - its C signature
     )  # fmt: skip
@@ -42,31 +42,31 @@ def encode_json(value: Any) -> bytes:
 
     Raises:
         TypeError: A value is not JSON.
-        ValueError: NaN, infinity, or text that is not valid Unicode.
-        RecursionError: Nested too deep, or a container contains itself.
+        ValueError: The value has NaN, infinity, or invalid Unicode.
+        RecursionError: The value is nested too deep, or contains itself.
     """
-    if type(value) is int:  # a counter, the usual state
+    if type(value) is int:  # a counter, the most common state
         return b"%d" % value
     try:
         return "".join(_encode(value, 0)).encode()
     except RecursionError:
-        # the interpreter's own words name stack addresses and sizes
+        # the interpreter's own message has stack addresses and sizes
         raise RecursionError(_TOO_DEEP) from None
 
 
 def cut_json(value: Any, kind: type[Any]) -> tuple[list[bytes], list[Any]]:
-    """Encode a value that has objects of one kind in it, and cut it where they stand.
+    """Encode a value that contains objects of one class, and cut the text at their places.
 
-    Objects of exactly that class may stand anywhere but as keys.
+    Objects of exactly that class may be anywhere except in keys.
 
     Returns:
-        Pieces of the text, one more than there are objects, and the objects in
-        between, in order: what stands for them is put there later.
+        The pieces of the text, and the objects between them, in order. There is
+        one piece more than there are objects; their text is inserted later.
 
     Raises:
-        TypeError: As ``encode_json``.
-        ValueError: As ``encode_json``.
-        RecursionError: As ``encode_json``.
+        TypeError: As for ``encode_json``.
+        ValueError: As for ``encode_json``.
+        RecursionError: As for ``encode_json``.
     """
     number = 0
     while True:
@@ -84,17 +84,17 @@ def cut_json(value: Any, kind: type[Any]) -> tuple[list[bytes], list[Any]]:
         except RecursionError:
             raise RecursionError(_TOO_DEEP) from None
         pieces = text.split(b'"\\u0000%d"' % number)
-        # more pieces than objects: a text of the value is the mark, too
+        # otherwise a text of the value equals the mark, and another mark is tried
         if len(pieces) == len(objects) + 1:
             return pieces, objects
         number += 1
 
 
 def decode_json(data: bytes) -> Any:
-    """Decode what ``encode_json`` wrote, anew at each call.
+    """Decode bytes of ``encode_json`` into new objects.
 
     Raises:
-        JSONDecodeError: The bytes are not JSON: the store was damaged.
+        JSONDecodeError: The bytes are not JSON, because the store was damaged.
     """
     text = data.decode()
     try:

@@ -1,7 +1,6 @@
-"""What a run can do: the ``ctx`` of ``run(ctx, page)``.
+"""The ``ctx`` of ``run(ctx, page)``: a run's access to its device, task and output.
 
-Made anew for every run and dropped with it. Names like ``_emitted_`` are refused
-to scripts by the gate (``rules``).
+Every run has its own. The gate refuses names like ``_emitted_`` to scripts (``rules``).
 """
 
 import marshal
@@ -19,27 +18,26 @@ LOG_MAX_CHARACTERS: Final = 2_000
 """Longest log line; the rest is cut off."""
 
 ENCODING_MAX_BYTES: Final = 65_535
-"""Longest encoding: its length travels in 16 bits."""
+"""Longest encoding; its length has 16 bits in a frame."""
 
 SERVICE_MAX_BYTES: Final = 200
 _NO_CALLS: Final[list[bytes]] = []
-"""Of a run that made none; only read."""
+"""Calls of a run without calls; only read."""
 
 type Limits = tuple[int, int, int, int, int, int, int]
-"""Bounds of one run: output bytes, emits, log lines, wall time in milliseconds;
-how many stopped runs quarantine a device's task; steps (0 for any number) and
-bytes of a device's state."""
+"""Bounds of one run: output bytes, emits, log lines, wall time in milliseconds, stopped
+runs that quarantine a device's task, steps (0 for no limit), and bytes of a device's state."""
 
 
 def plain_text(text: str) -> str:
-    """Return a text as a plain ``str``: a script's own kind could lie about itself."""
+    """Return a text as a plain ``str``, because a script's own subclass could lie."""
     return "".join((text,))  # noqa: FLY002 - an f-string asks the text for its format
 
 
 def _plain_bytes(encoding: object) -> bytes:
     if not isinstance(encoding, (bytes, bytearray, memoryview)):
         raise TypeError(f"an encoding is bytes, not {type(encoding).__name__}")
-    return b"".join((encoding,))  # a script's own kind of bytes could lie
+    return b"".join((encoding,))  # a script's own subclass of bytes could lie
 
 
 class Clock:
@@ -48,11 +46,11 @@ class Clock:
     __slots__ = ("_now_ms_",)
 
     def __init__(self, now_ms: int) -> None:
-        """Stop the clock at an event time, epoch milliseconds."""
+        """Fix the clock at an event time in epoch milliseconds."""
         self._now_ms_ = now_ms
 
     def now_ms(self) -> int:
-        """Return the event time of the waking event, epoch milliseconds."""
+        """Return the time of the event that woke the task, in epoch milliseconds."""
         return self._now_ms_
 
 
@@ -62,7 +60,7 @@ class Log:
     __slots__ = ("_dropped_count_", "_lines_", "_max_lines_")
 
     def __init__(self, max_lines: int) -> None:
-        """Start empty; of more lines only their number is kept."""
+        """Start empty; lines beyond ``max_lines`` are only counted."""
         self._max_lines_ = max_lines
         self._lines_: list[tuple[int, str]] = []
         self._dropped_count_ = 0
@@ -70,15 +68,15 @@ class Log:
     __reduce__ = refuse_copy("ctx.log")
 
     def info(self, text: object, *values: object) -> None:
-        """Log a line; values are put into the text by ``%``, as ``logging`` does."""
+        """Log a line; ``%`` inserts the values into the text, as in ``logging``."""
         self._add_(0, text, values)
 
     def warning(self, text: object, *values: object) -> None:
-        """Log a line that someone should see, as ``info`` does."""
+        """Log a warning; see ``info``."""
         self._add_(1, text, values)
 
     def error(self, text: object, *values: object) -> None:
-        """Log a line about a failure, as ``info`` does."""
+        """Log an error; see ``info``."""
         self._add_(2, text, values)
 
     def print(
@@ -96,7 +94,7 @@ class Log:
             self._dropped_count_ += 1
 
     def _taken_(self) -> list[tuple[int, str]]:
-        # the lines so far with their level codes; for the session
+        # the lines so far with their level codes, for the session
         lines = self._lines_
         if self._dropped_count_:
             return [*lines, (1, f"{self._dropped_count_} more lines were dropped")]
@@ -106,8 +104,8 @@ class Log:
 class Context:
     """One run's access to its device, its task and its output.
 
-    ``bind_context`` makes the class that a VM uses: what is the same in all
-    runs of a task stands in the class, so that making one for a run is cheap.
+    ``bind_context`` makes the class that a VM uses. The class holds everything
+    that all runs of a task share, so that an instance for a run is cheap.
     """
 
     __slots__ = (
@@ -129,16 +127,16 @@ class Context:
     _limits_: Limits
     _resources_: dict[str, bytes]
     _host_: Deferral
-    # made by the run's first look
+    # made at the run's first access
     _made_config_: dict[str, Any]
     _random_: Random
 
     def __init__(self, device_id: str, position: int, clock_ms: int, state: State) -> None:
-        """Begin a run: whose event woke the task, which of the device's it was, and when."""
+        """Begin a run with its device, trigger position, event time and state."""
         self.device_id = device_id
         """The device whose event woke the task."""
         self.state = state
-        """What the task keeps for this device between runs."""
+        """The task's state of this device, kept between runs."""
         self._position_ = position
         self._clock_ms_ = clock_ms
         self._log_: Log | None = None
@@ -157,10 +155,10 @@ class Context:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The task's config; a fresh copy per run, changing it changes nothing else."""
+        """The task's config; each run has its own copy."""
         try:
             return self._made_config_
-        except AttributeError:  # the run's first look
+        except AttributeError:  # the run's first access
             packed = self._config_
             config = (
                 packed.copy()
@@ -172,7 +170,7 @@ class Context:
 
     @property
     def clock(self) -> Clock:
-        """Event time: the only clock of a guest."""
+        """Event time, the only clock of a guest."""
         return Clock(self._clock_ms_)
 
     @property
@@ -183,7 +181,7 @@ class Context:
         """
         try:
             return self._random_
-        except AttributeError:  # the run's first look
+        except AttributeError:  # the run's first access
             seed = f"{self.device_id}\0{self.task}\0{self._position_}".encode()
             digest = blake2b(seed, digest_size=16).digest()
             numbers = self._random_ = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
@@ -204,75 +202,77 @@ class Context:
     def tensor(
         self, values: object, dtype: str | None = None, shape: Sequence[int] | None = None
     ) -> Tensor:
-        """Make a tensor; operators and methods on it compute nothing until asked.
+        """Make a tensor; operators and methods on it compute nothing until a value is needed.
 
         Args:
             values: A number, nested lists of numbers, or elements as bytes
                 (little-endian, row-major).
-            dtype: ``float32``, ``float64``, ``int32``, ``int64`` or ``uint8``;
-                when left out float32, int64 for whole numbers.
-            shape: Given with bytes; else what the lists say.
+            dtype: ``float32``, ``float64``, ``int32``, ``int64`` or ``uint8``.
+                The default is int64 for whole numbers, else float32.
+            shape: Shape of elements given as bytes; by default that of the lists.
 
         Raises:
-            TypeError: Something else than numbers.
-            ValueError: Lists of different lengths, an unknown dtype, or a shape
-                that does not fit.
+            TypeError: A value is not a number.
+            ValueError: Lists have different lengths, the dtype is unknown, or
+                the shape does not fit.
         """
         return make_tensor(self._host_, values, dtype, shape)
 
     def concat(self, tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
-        """Put tensors, at least one, one behind the other along a dimension."""
+        """Concatenate one or more tensors along a dimension."""
         return concatenate(self._host_, tensors, axis)
 
     def run_model(self, model: str, *inputs: object, output: int = 0) -> Tensor:
-        """Run a model that the host holds, as part of a tensor expression.
+        """Run a model of the host, as part of a tensor expression.
 
-        Computes nothing until asked; a model whose outputs are asked for in one
-        crossing runs once.
+        Nothing is computed until a value is needed. A model runs once if all its
+        needed outputs are in one request.
 
         Args:
             model: A name of the pipeline's ``spec.models``.
-            *inputs: Tensors, or what ``tensor`` takes.
-            output: Which of the model's outputs, from 0.
+            *inputs: Tensors, or values that ``tensor`` takes.
+            output: Number of the model's output, from 0.
 
         Raises:
-            TypeError: An input is no tensor and no numbers, or the name no text.
+            TypeError: An input is neither a tensor nor numbers, or the name is
+                not text.
         """
         if not isinstance(model, str):
             raise TypeError(f"a model's name is text, not {type(model).__name__}")
         return run_model(self._host_, plain_text(model), inputs, output)
 
     def evaluate(self, *tensors: Tensor) -> None:
-        """Let the host compute tensors, all in one crossing.
+        """Let the host compute tensors, all in one request.
 
-        ``tolist``, ``item``, ``tobytes``, ``shape`` and ``dtype`` do it by
-        themselves for one. The time it takes does not count as the run's.
+        ``tolist``, ``item``, ``tobytes``, ``shape`` and ``dtype`` do this by
+        themselves for one tensor. The time does not count as the run's.
 
         Raises:
-            RuntimeError: The host refused: shapes do not fit, or it is too much.
+            RuntimeError: The host refused, because shapes do not fit or the
+                request is too large.
         """
         self._host_.evaluate(tensors)
 
     def emit(self, feature: dict[str, Any], encoding: bytes | None = None) -> None:
         """Send a feature to the cloud, if the run succeeds.
 
-        Encoded at once: what the script does to it later is not sent. A tensor in it
-        stands for what its ``tolist`` gives; tensors of all runs of a batch are
-        evaluated together, in one crossing, when the last run is done. Where that
-        fails, it fails here.
+        The feature is encoded at once, so later changes of it are not sent. A tensor in
+        it is replaced by the value of its ``tolist``. Tensors of all runs of a batch are
+        evaluated together, in one request after the last run. If that fails, this call
+        fails.
 
         Args:
-            feature: JSON values and tensors; written compactly, keys in insertion
-                order.
-            encoding: A short binary form to travel beside the feature.
+            feature: JSON values and tensors, written compactly, with keys in
+                insertion order.
+            encoding: A short binary form that travels beside the feature.
 
         Raises:
             TypeError: The feature is not a dict of JSON values, or the
                 encoding is not bytes.
             RuntimeError: The host refused to compute a tensor.
-            ValueError: NaN or infinity, invalid text, an encoding longer than
-                ``ENCODING_MAX_BYTES``, or more bytes or features than the
-                task's limits allow in one run.
+            ValueError: The feature has NaN, infinity or invalid text, the encoding
+                is longer than ``ENCODING_MAX_BYTES``, or the run exceeds its
+                task's limit of bytes or features.
         """
         if not isinstance(feature, dict):
             raise TypeError(f"a feature is a dict, not {type(feature).__name__}")
@@ -283,7 +283,7 @@ class Context:
             pieces, tensors = cut_json(feature, Tensor)
             if not tensors:
                 raise
-            body = b"0".join(pieces)  # as much as it has at least
+            body = b"0".join(pieces)  # the shortest possible text, for the size
         if encoding is None:
             encoding = b""
         elif type(encoding) is not bytes:
@@ -320,26 +320,26 @@ class Context:
         return filled
 
     def call_cloud(self, service: str, question: dict[str, Any]) -> str:
-        """Ask a service of the cloud, if the run succeeds; the answer is an event.
+        """Call a service of the cloud, if the run succeeds; its reply is an event.
 
-        Nothing is waited for: the question travels as features do, whenever the
-        tunnel is up, and its answer comes as ``on_reply(ctx, reply)`` of this
-        task on this device, once. Without such a function it is dropped.
+        This method does not wait. The question travels like features, whenever the
+        tunnel is up. Its reply calls ``on_reply(ctx, reply)`` of this task on this
+        device, once. Without such a function the reply is dropped.
 
         Args:
             service: A name of the pipeline's ``spec.services``.
             question: JSON values; encoded at once.
 
         Returns:
-            The call's name, as ``reply.call`` will say it: the same when the
-            run is repeated, another one for every call of a task and device.
+            The call's name, equal to ``reply.call``. It is the same when the run
+            is repeated, and different for every call of a task and device.
 
         Raises:
-            TypeError: The service is no text, or the question no dict of JSON
-                values.
-            ValueError: An empty or very long name, NaN or infinity, invalid
-                text, or more bytes (``limits.outputBytes``) or calls
-                (``limits.emits``) than the task may send in one run.
+            TypeError: The service is not text, or the question is not a dict of
+                JSON values.
+            ValueError: The name is empty or too long, the question has NaN,
+                infinity or invalid text, or the run exceeds its limit of bytes
+                (``limits.outputBytes``) or calls (``limits.emits``).
         """
         if not isinstance(question, dict):
             raise TypeError(f"a question is a dict, not {type(question).__name__}")
@@ -358,7 +358,7 @@ class Context:
             raise ValueError(f"a run may call {limits[1]} times (limits.emits)")
         if not called:  # the run's first call
             called = self._called_ = []
-            self.log  # noqa: B018 - a run with a log is looked at for calls, others are not
+            self.log  # noqa: B018 - only runs with a log are checked for calls
         self._output_bytes_ = size_bytes
         called += (name, body)
         return f"{self._position_}.{len(called) // 2}"
@@ -371,7 +371,7 @@ def bind_context(
     resources: dict[str, bytes],
     host: Deferral,
 ) -> type[Context]:
-    """Make the class of a task's contexts; a config with values that can change is marshalled."""
+    """Make the class of a task's contexts; a config with mutable values comes marshalled."""
     fixed = {
         "__module__": Context.__module__,
         "__slots__": (),

@@ -1,13 +1,11 @@
-"""Tensors in features: evaluated for all runs of a call at once, when the last is done.
+"""Tensors in features, evaluated together for all runs of a call after the last run.
 
-A feature with tensors is cut into its text and its tensors when it is emitted;
-what they need from the host is written down then, as a request of its own. The
-requests of many runs cross together. A failure of one of them is the
-failure of an emit: the session makes the call again with ``is_eager``, and each
-emit evaluates at once, so that it fails in its own run. Scripts are
-deterministic: the second pass does what the first one did, up to there. Both
-ways give the same bytes, because the host answers each request as if it had come
-alone.
+At its emit, a feature with tensors is cut into its text and its tensors, and a
+request to the host is recorded for them. The requests of many runs cross together.
+If one of them fails, an emit must fail. So the session repeats the call with
+``is_eager``: each emit evaluates at once, and fails in its own run. Scripts are
+deterministic, so the second pass repeats the first one up to the failure. Both ways
+give the same bytes, because the host answers each request as if it were alone.
 """
 
 import struct
@@ -25,24 +23,26 @@ from walle_stream.vm.guest.requests import (
 from walle_stream.vm.guest.tensors import Tensor, checked
 
 WAITING_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Requests of more bytes are evaluated at the end of a run, not of the call; a run's own
-at once. So twice as much waits at most, half of what a crossing may have."""
+"""Bytes of waiting requests above which they are evaluated at the end of a run, not of the
+call. A single run's requests above it are evaluated at once. So at most twice this size waits,
+which is half of the limit for one exchange with the host."""
 
 WAITING_MAX_NODES: Final = 100_000
-"""The same for nodes of requests."""
+"""The same bound for nodes of requests."""
 
 RUN_MAX_REQUESTS: Final = 100
-"""A run with more that wait asks for them at once: what it asks for is bounded by time."""
+"""Waiting requests of a run above which it sends them at once, because its own requests are
+bounded by time."""
 
 _COUNT: Final = struct.Struct("<I")
 _SIZE: Final = struct.Struct("<I")
 
 type Ask = Callable[[bytes], bytes]
-"""Asks the host: request in, response out; a RuntimeError when it refuses."""
+"""Sends a request to the host and returns the response; a refusal raises RuntimeError."""
 
 
 class Sender(Protocol):
-    """A run's context, as far as features with tensors need it."""
+    """The part of a run's context that features with tensors need."""
 
     _output_bytes_: int
     _limits_: Any
@@ -50,11 +50,11 @@ class Sender(Protocol):
 
 class _Feature(NamedTuple):
     number: int
-    """Of its body in the run's list of bodies and encodings."""
+    """Index of its body in the run's list of bodies and encodings."""
     pieces: list[bytes]
     tensors: list[Tensor]
     counted_bytes: int
-    """What its run has counted for its body so far."""
+    """Bytes that its run has counted for its body so far."""
 
 
 class _Request(NamedTuple):
@@ -64,14 +64,14 @@ class _Request(NamedTuple):
 
 
 class _Requests:
-    """Those that wait, and how much they are."""
+    """Waiting requests with their total size."""
 
     def __init__(self) -> None:
         self.waiting: list[_Request] = []
         self._bytes = self._nodes = 0
 
     def add(self, requests: Iterable[_Request]) -> None:
-        """Let more wait."""
+        """Add waiting requests."""
         for request in requests:
             self.waiting.append(request)
             self._bytes += len(request.data)
@@ -79,7 +79,7 @@ class _Requests:
 
     @property
     def are_many(self) -> bool:
-        """Whether they wait no longer."""
+        """Whether the requests exceed a bound, and must be evaluated."""
         return self._bytes > WAITING_MAX_BYTES or self._nodes > WAITING_MAX_NODES
 
 
@@ -88,11 +88,11 @@ class _Run(NamedTuple):
     number: int
     features: list[_Feature]
     place: tuple[int, int] | None
-    """Where its bodies' words and parts begin; None for a run that failed."""
+    """Indices of the first word and part of its bodies; None for a failed run."""
 
 
 class Deferral:
-    """Tensors of a VM's call that wait to be evaluated. One thread at a time."""
+    """Tensors of a VM's call that wait for evaluation; for one thread at a time."""
 
     def __init__(
         self,
@@ -101,14 +101,14 @@ class Deferral:
         keep_call: Callable[[], bool],
         pulse: memoryview,
     ) -> None:
-        """Begin with none.
+        """Begin without waiting tensors.
 
         Args:
-            ask: For the run at hand.
-            ask_for_all: For runs that are over; also takes how many there are.
-            keep_call: Keeps what the call was given, so that it can be made again;
-                says whether that is there.
-            pulse: The number of the run at hand, 0 between runs.
+            ask: Sends a request of the current run.
+            ask_for_all: Sends requests of completed runs; also takes their number.
+            keep_call: Keeps the input of the call for a repetition; returns whether
+                the input is available.
+            pulse: Number of the current run, 0 between runs.
         """
         self._ask = ask
         self._ask_for_all = ask_for_all
@@ -118,35 +118,36 @@ class Deferral:
         self.is_likely = False
         """Whether the task has emitted tensors."""
         self.features: list[_Feature] = []
-        """Of the run at hand, that wait for tensors; the same list for the VM's life, as it
-        is looked at after every run."""
+        """Features of the current run that wait for tensors. The list is the same object for the
+        VM's life, because it is checked after every run."""
         self.begin(is_eager=True)
 
     def begin(self, *, is_eager: bool) -> None:
-        """Begin a call; evaluate at once if it is eager."""
+        """Begin a call; an eager call evaluates tensors at once."""
         self.is_eager = is_eager
-        """Whether tensors are evaluated when they are emitted."""
+        """Whether tensors are evaluated at their emit."""
         self.features.clear()
         self.place: tuple[int, int] | None = None
-        """Where the control words and parts of the run at hand begin, if it succeeded."""
+        """Indices of the first control word and part of the current run, if it succeeded."""
         self.has_failed = False
-        """Whether the call has to be made again."""
-        self._mine = _Requests()  # of the run at hand
+        """Whether the call must be repeated."""
+        self._mine = _Requests()  # of the current run
         self._others = _Requests()
         self._runs: list[_Run] = []
         self._run_count = 0
 
     @property
     def is_used(self) -> bool:
-        """Whether runs of this call wait, or it has to be made again."""
+        """Whether runs of this call wait, or it must be repeated."""
         return self._run_count > 0 or self.has_failed
 
     def evaluate(self, tensors: Iterable[Tensor]) -> None:
-        """Let the host compute tensors, in one crossing; those with a value need none.
+        """Let the host compute all tensors without a value, in one request.
 
         Raises:
-            RuntimeError: The host refused: shapes do not fit, or it is too much.
-            TypeError: One is no tensor.
+            RuntimeError: The host refused, because shapes do not fit or the
+                request is too large.
+            TypeError: An argument is not a tensor.
         """
         different = {id(tensor): tensor for tensor in map(checked, tensors)}.values()
         wanted = [tensor for tensor in different if tensor._value_ is None]
@@ -158,7 +159,7 @@ class Deferral:
             take_response(self._ask(b"T" + request), 0, wanted)
 
     def may_wait(self) -> bool:
-        """Say whether tensors that are emitted now may wait for the end of the call."""
+        """Return whether tensors of the next emit may wait for the end of the call."""
         self.is_likely = True
         if not self.is_eager and not self._keep_call():
             self.is_eager = True
@@ -167,16 +168,16 @@ class Deferral:
     def wait(
         self, number: int, pieces: list[bytes], tensors: list[Tensor], counted_bytes: int
     ) -> None:
-        """Let a feature of the run at hand wait for its tensors.
+        """Let a feature of the current run wait for its tensors.
 
         Args:
-            number: Of its body in the run's list of bodies and encodings.
-            pieces: Its text, cut where the tensors stand.
-            tensors: In order.
-            counted_bytes: What the run counts for the body for now.
+            number: Index of its body in the run's list of bodies and encodings.
+            pieces: The feature's text, cut at the places of the tensors.
+            tensors: The tensors in order.
+            counted_bytes: Bytes that the run counts for the body for now.
 
         Raises:
-            RuntimeError: There were too many, and the host refused them.
+            RuntimeError: There were too many requests, and the host refused them.
         """
         new = {id(tensor): tensor for tensor in tensors if is_new(tensor)}
         wanted, request = list(new.values()), None
@@ -191,7 +192,7 @@ class Deferral:
                 self._settle()
 
     def end_run(self, sender: Sender, words: list[int], parts: list[bytes]) -> bool:
-        """End a run that has ``features``; say whether the call may go on, or is made again."""
+        """End a run that has ``features``; return False if the call must be repeated."""
         self._runs.append(_Run(sender, self._pulse[0], [*self.features], self.place))
         self.features.clear()
         self._run_count += 1
@@ -202,7 +203,7 @@ class Deferral:
         return not self.has_failed
 
     def finish(self, words: list[int], parts: list[bytes]) -> bool:
-        """Evaluate what waits, put bodies where they belong, and say whether all went well."""
+        """Evaluate all waiting tensors and insert the bodies; return whether all succeeded."""
         runs, requests = self._runs, self._others.waiting
         self._runs, self._others = [], _Requests()
         if self.has_failed:
@@ -211,15 +212,15 @@ class Deferral:
             if requests:
                 _take_all(self._ask_for_all(_encode_all(requests), self._run_count), requests)
             for run in runs:
-                self._pulse[0] = run.number  # whose output it is, for who watches
+                self._pulse[0] = run.number  # shows the watchdog the run of this output
                 _fill_run(run, words, parts)
-        except Exception:  # noqa: BLE001 - whatever it is, the second pass says whose it is
+        except Exception:  # noqa: BLE001 - the second pass finds the failed run
             self.has_failed = True
         self._pulse[0] = 0
         return not self.has_failed
 
     def _settle(self) -> None:
-        # what the run at hand has emitted is needed now
+        # the tensors of the current run's emits are needed now
         requests, self._mine = self._mine.waiting, _Requests()
         try:
             if requests:
@@ -230,15 +231,15 @@ class Deferral:
 
 
 def fill(pieces: Sequence[bytes], tensors: Sequence[Tensor], room_bytes: int) -> bytes | None:
-    """Put tensors' elements, which are known, into a feature's text; None beyond its room.
+    """Insert evaluated tensors into a feature's text; None if it exceeds ``room_bytes``.
 
     Raises:
-        ValueError: NaN or infinity.
+        ValueError: A tensor has NaN or infinity.
     """
     parts = [pieces[0]]
     room_bytes -= sum(map(len, pieces))
     for tensor, piece in zip(tensors, pieces[1:], strict=True):
-        # before a list is made: an element takes a digit, and a comma but for one
+        # checked before a list is made: n elements take at least n digits and n - 1 commas
         if 2 * tensor._count_() - 1 > room_bytes:
             return None
         data = encode_json(tensor.tolist())
@@ -248,7 +249,7 @@ def fill(pieces: Sequence[bytes], tensors: Sequence[Tensor], room_bytes: int) ->
 
 
 def _fill_run(run: _Run, words: list[int], parts: list[bytes]) -> None:
-    # A run that failed, too: an emit of it may have failed before.
+    # failed runs are checked, too, because one of their emits may have to fail earlier
     sender = run.sender
     max_bytes = sender._limits_[0]
     for number, pieces, tensors, counted_bytes in run.features:

@@ -1,10 +1,10 @@
-"""What a suspended generator waits for: closing it must not call a script's code.
+"""Guard of ``yield from``: closing a suspended generator must not call a script's code.
 
-Closing a generator that is suspended in ``yield from x`` calls ``x.close()``,
-and the garbage collector closes generators in the run of whoever is next. So
-what a script's generators delegate to passes ``yield_source``, which puts a
-generator of ours before everything that may have such a method; and so does
-what the standard library's own generators get from a script.
+Closing a generator that is suspended in ``yield from x`` calls ``x.close()``, and
+the garbage collector may close generators during another run. So every source of
+``yield from`` in a script passes ``yield_source``. It wraps any object that may have
+such a method in a generator of ours. The standard library's own generators get the
+same for their sources from a script.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,20 +13,20 @@ from types import GeneratorType
 from typing import Any, Final
 
 YIELD_GUARD: Final = "@yield"
-"""Name in rewritten code of ``yield_source``, around what ``yield from`` is given."""
+"""Name of ``yield_source`` in rewritten code, around the source of ``yield from``."""
 
-# exactly these, no subclass: nothing to close, or closed without running anything
+# exactly these classes, no subclass: closing them runs no code
 _HARMLESS: Final = frozenset(
     {GeneratorType, list, tuple, range, dict, set, frozenset, str, bytes, bytearray}
 )
 
 
 def yield_source(source: Any) -> Any:
-    """Return something to iterate over whose ``close`` is none of a script's.
+    """Return an iterable without a script's ``close``.
 
     Returns:
-        Generators and builtin containers as they are, for anything else a
-        generator of its items: what is sent to it is lost, and it returns None.
+        Generators and builtin containers unchanged. For anything else a generator
+        of its items, which ignores sent values and returns None.
     """
     return source if type(source) in _HARMLESS else (item for item in source)
 
@@ -34,14 +34,14 @@ def yield_source(source: Any) -> Any:
 def merge(
     *iterables: Iterable[Any], key: Callable[[Any], Any] | None = None, reverse: bool = False
 ) -> Iterator[Any]:
-    """Merge sorted inputs as ``heapq.merge`` does, which delegates to the last one left."""
+    """Merge sorted inputs like ``heapq.merge``, which delegates to the last remaining input."""
     sources = map(yield_source, iterables)
     merged: Iterator[Any] = import_module("heapq").merge(*sources, key=key, reverse=reverse)
     return merged
 
 
 def guard_views(module: Any) -> None:
-    """Let ``KeysView`` of ``_collections_abc`` delegate to no object of a script."""
+    """Keep ``KeysView`` of ``_collections_abc`` from delegating to a script's object."""
 
     def keys(self: Any) -> Iterator[Any]:
         yield from yield_source(self._mapping)

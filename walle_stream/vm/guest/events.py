@@ -1,8 +1,7 @@
 """Events and lists of events as a script sees them.
 
-An :class:`Event` is a thin view on the row that the host sent (a tuple of plain
-values); making one costs about 0.1 us, so a page of events is no heavier than
-its rows.
+An :class:`Event` is a thin view of a row from the host (a tuple of plain values).
+It takes about 0.1 us to make, so a page of events costs hardly more than its rows.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -13,12 +12,12 @@ type EventRow = tuple[str, str, int, int, dict[str, Any] | None]
 
 
 class Event:
-    """One behaviour event; cannot be changed."""
+    """An immutable behaviour event."""
 
     __slots__ = ("_page_", "_row_")
 
     def __init__(self, row: EventRow, page: tuple[str, str]) -> None:
-        """Look at a row of a page (id and instance)."""
+        """Wrap a row of a page, which is given by id and instance."""
         self._row_ = row
         self._page_ = page
 
@@ -34,12 +33,12 @@ class Event:
 
     @property
     def event_time_ms(self) -> int:
-        """When it happened by the device's clock, epoch milliseconds."""
+        """Time of the event by the device's clock, in epoch milliseconds."""
         return self._row_[2]
 
     @property
     def ingest_time_ms(self) -> int:
-        """When it was first stored, epoch milliseconds."""
+        """Time of its first storage, in epoch milliseconds."""
         return self._row_[3]
 
     @property
@@ -54,7 +53,7 @@ class Event:
 
     @property
     def page_instance(self) -> str:
-        """Which visit of the page."""
+        """Id of this visit of the page."""
         return self._page_[1]
 
     @property
@@ -70,7 +69,7 @@ class Event:
         return contents.get("widget") if contents else None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field of the contents, or the default when there is none."""
+        """Return a field of the contents, or the default if it is missing."""
         contents = self._row_[4]
         return contents.get(name, default) if contents else default
 
@@ -79,7 +78,7 @@ class Event:
         return (self._row_[4] or {})[name]
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether the contents have a field."""
+        """Return whether the contents have a field."""
         return name in (self._row_[4] or {})
 
     def __repr__(self) -> str:
@@ -102,7 +101,7 @@ def _reader(field: str | Callable[[Event], Any]) -> Callable[[Event], Any]:
 
 
 class EventList(tuple[Event, ...]):
-    """Events in order, with Walle's four operators; cannot be changed."""
+    """An immutable list of events in order, with Walle's four operators."""
 
     __slots__ = ()
 
@@ -126,8 +125,8 @@ class EventList(tuple[Event, ...]):
                 the event.
 
         Returns:
-            For each value the events that have it, in order; values in the
-            order of their first event.
+            The events of each value, in order; values are in the order of
+            their first event.
         """
         read = _reader(field)
         groups: dict[Any, list[Event]] = {}
@@ -136,7 +135,7 @@ class EventList(tuple[Event, ...]):
         return {key: EventList(events) for key, events in groups.items()}
 
     def time_window(self, start_ms: int, end_ms: int) -> "EventList":
-        """Keep the events with start_ms ≤ event time < end_ms, epoch milliseconds."""
+        """Keep the events with start_ms ≤ event time < end_ms, in epoch milliseconds."""
         return EventList([event for event in self if start_ms <= event.event_time_ms < end_ms])
 
     def filter(
@@ -146,13 +145,13 @@ class EventList(tuple[Event, ...]):
         where: Callable[[Event], Any] | None = None,
         **contents: Any,
     ) -> "EventList":
-        """Keep the events that meet every condition given.
+        """Keep the events that meet every given condition.
 
         Args:
-            kind: A kind, or several of which one must be the event's.
-            id: An event id, or several.
+            kind: A kind, or several allowed ones.
+            id: An event id, or several allowed ones.
             where: A function of the event.
-            **contents: Fields of the contents and the value each must have.
+            **contents: Fields of the contents with their required values.
         """
         events: Iterable[Event] = self
         for name, allowed in (("kind", kind), ("id", id)):
@@ -166,5 +165,5 @@ class EventList(tuple[Event, ...]):
         return EventList(events)
 
     def map(self, function: Callable[[Event], Any]) -> list[Any]:
-        """Apply a function to each event; what it returned, in order."""
+        """Apply a function to each event, and return the results in order."""
         return [function(event) for event in self]

@@ -1,9 +1,9 @@
 """The guest's side of the buffers that a VM shares with its host.
 
-The host writes an order into the inbox; the guest does it, writes the results
-behind the header of the outbox and, last of all, the order's number: the
-completion mark. Results that do not fit stay here; the header says how much room
-they need and the host gives a larger outbox. See ``layout`` for the bytes.
+The host writes an order into the inbox. The guest carries it out, writes the
+results behind the header of the outbox and, last of all, the order's number: the
+completion mark. Results that do not fit stay here: the header gives their size,
+and the host provides a larger outbox. ``layout`` describes the bytes.
 """
 
 from abc import ABC, abstractmethod
@@ -38,7 +38,7 @@ _NO_RESULT: Final[tuple[int, list[int], list[bytes], int]] = (0, [], [], 0)
 
 
 class Exchange(ABC):
-    """One VM's buffers. One thread at a time, the one that entered."""
+    """The buffers of one VM, for the thread that entered the interpreter."""
 
     def __init__(self, inbox: memoryview, outbox: memoryview) -> None:
         """Take the buffers; see ``share``."""
@@ -52,7 +52,7 @@ class Exchange(ABC):
         """Run a batch of marshalled groups; the buffer may be longer."""
 
     def share(self, inbox: memoryview, outbox: memoryview) -> None:
-        """Use other buffers from now on: for orders of the host, and for results."""
+        """Use other buffers from now on, for the host's orders and for results."""
         self._inbox = inbox
         self._outbox = outbox
         self._orders = inbox[: INBOX.size].cast("Q")
@@ -60,11 +60,11 @@ class Exchange(ABC):
         self._heads = outbox[: HEADER.size].cast("Q")
 
     def serve(self, wake: int, done: int, spins: int) -> None:
-        """Do what the host orders until it says to leave; the VM's thread stays here.
+        """Carry out the host's orders until the order to leave; the VM's thread stays here.
 
-        A host that calls often finds the guest spinning: waking a thread that sleeps costs more
-        than a whole short call. It spins ever more seldom in vain. The host rings the descriptor
-        ``wake``; ``done`` is rung when an order was done.
+        For a host that calls often the guest spins, because waking a sleeping thread costs more
+        than a whole short call. It spins less and less often if that is in vain. The host rings the
+        descriptor ``wake``; the guest rings ``done`` after each order.
         """
         packed, orders, last = self._packed, self._orders, self._order_number
         self._wake, self._done = wake, done
@@ -90,16 +90,16 @@ class Exchange(ABC):
                 self.write_pending()
             else:
                 return
-            last = self._order_number  # runs that asked were answered by orders of their own
+            last = self._order_number  # answers to requests of runs were further orders
             write(done, RING)
 
     def exchange(self, request: bytes) -> tuple[bool, bytes]:
-        """Ask the host in the middle of a call; blocks until it answers.
+        """Send the host a request during a call; blocks until the answer.
 
-        What the call was given is not in the inbox any more then.
+        The answer overwrites the call's input in the inbox.
 
         Returns:
-            Whether the host refused, and its answer, or why.
+            Whether the host refused, and the answer or the reason.
         """
         outbox, heads = self._outbox, self._heads
         room = len(outbox) - HEADER.size
@@ -118,7 +118,7 @@ class Exchange(ABC):
             self._turn(STATUS_NEXT)
 
     def write_pending(self) -> None:
-        """Write the last result, or how much room it needs."""
+        """Write the last result, or its size if it does not fit."""
         self._result = (self._order_number, *self._result[1:])
         self._write()
 
@@ -138,7 +138,7 @@ class Exchange(ABC):
             if 0 < body_bytes <= GATHERED_MAX_BYTES:
                 outbox[at:end] = b"".join(parts)
             elif parts:
-                # not twice through the memory
+                # part by part, to copy large data only once
                 for part in parts:
                     begin, at = at, at + len(part)
                     outbox[begin:at] = part
@@ -153,7 +153,7 @@ class Exchange(ABC):
         self._write()
 
     def _turn(self, status: int) -> None:
-        # tell the host, sleep until its next order
+        # signals the host and sleeps until its next order
         heads, orders, last = self._heads, self._orders, self._order_number
         heads[0] = _MARKS[status]
         heads[NUMBER] = last

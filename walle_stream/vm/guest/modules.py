@@ -1,8 +1,8 @@
-"""Standard modules as a script gets them: read-only proxies.
+"""Read-only proxies of standard modules, which scripts get in their place.
 
-A proxy holds the public names of its module and nothing else: no other module,
-no mutable container. Proxies are made when a VM is bound to a task, so that no
-import runs during a call. All runs of a VM see the same proxies.
+A proxy holds the public names of its module, but no other module and no mutable
+container. Proxies are made when a VM is bound to a task, so that no import runs
+during a call. All runs of a VM see the same proxies.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from walle_stream.vm.guest.rules import ALLOWED_MODULES, WITHHELD, hint, is_refu
 from walle_stream.vm.guest.sealing import seal
 
 type Importer = Callable[..., ModuleType]
-"""What ``__import__`` is: (name, globals, locals, fromlist, level) -> module."""
+"""Signature of ``__import__``: (name, globals, locals, fromlist, level) -> module."""
 
 _LEAKING_TYPES: Final = (ModuleType, dict, list, set, bytearray)
 _CAPSULE: Final = "PyCapsule"
-# What builtins written in C import when they need it, through the importer of
-# the script that called them: date and number formats, long division, generic classes.
-# A script that names one gets an empty module.
+# Modules that builtins written in C import at need, through the importer of the calling
+# script: date and number formats, long division, generic classes. A script that imports
+# one of them gets an empty module.
 _INTERNAL_MODULES: Final = frozenset(
     {
         *("_pydecimal", "_pylong", "_strptime", "annotationlib", "copyreg", "time", "typing"),
@@ -30,10 +30,10 @@ _INTERNAL_MODULES: Final = frozenset(
 
 
 class ReadOnlyModule(ModuleType):
-    """Stands for a standard module inside a script."""
+    """Proxy of a standard module inside a script."""
 
     def __setattr__(self, name: str, value: object) -> Never:
-        """Refuse: what one run sets, another would see.
+        """Refuse, because another run would see the change.
 
         Raises:
             AttributeError: Always.
@@ -41,7 +41,7 @@ class ReadOnlyModule(ModuleType):
         raise AttributeError(f"module {self.__name__!r} is read-only, {name!r} cannot be set")
 
     def __delattr__(self, name: str) -> Never:
-        """Refuse: what one run deletes, another would miss.
+        """Refuse, because another run would miss the name.
 
         Raises:
             AttributeError: Always.
@@ -50,7 +50,7 @@ class ReadOnlyModule(ModuleType):
 
 
 def exported_names(name: str) -> dict[str, Any]:
-    """Return what a script gets of an allowed module: values by name."""
+    """Return the names that a script gets from an allowed module, with their values."""
     module = import_module(name)
     only = ALLOWED_MODULES[name]
     names: Iterable[str]
@@ -79,7 +79,7 @@ def make_importer(
     names: Iterable[str],
     replacements: Mapping[str, Mapping[str, object]],
 ) -> Importer:
-    """Import modules and return the ``__import__`` that hands their proxies out."""
+    """Import modules and return the ``__import__`` that returns their proxies."""
     proxies = _make_proxies(names, replacements)
 
     def import_(
@@ -91,7 +91,7 @@ def make_importer(
     ) -> ModuleType:
         proxy = None if level else proxies.get(name)
         if proxy is None and name in _INTERNAL_MODULES and not level:
-            import_module(name)  # C code takes it from sys.modules, not from here
+            import_module(name)  # C code takes it from sys.modules, not from the return value
             seal()
             return ReadOnlyModule(name)
         if proxy is None:
@@ -99,7 +99,7 @@ def make_importer(
                 f"a task's script may not import {name!r}{hint(name)}", name=str(name)
             )
         if fromlist:
-            # what is missing the interpreter would look for as a real module
+            # the interpreter would look for a missing name as a real module
             missing = [public for public in fromlist if public not in vars(proxy)]
             if missing:
                 raise ImportError(f"{name!r} has no {missing[0]!r} for a script", name=name)
@@ -114,7 +114,7 @@ def _make_proxies(
 ) -> dict[str, ModuleType]:
     proxies: dict[str, ModuleType] = {}
     wanted = set(names)
-    # ``import collections.abc`` binds the parent, whole
+    # ``import collections.abc`` binds the whole parent module
     wanted |= {name.rpartition(".")[0] for name in wanted} & ALLOWED_MODULES.keys()
     for name in sorted(wanted):
         proxy = ReadOnlyModule(name)

@@ -1,7 +1,7 @@
-"""Names that library functions make classes and code of are checked here.
+"""Checks of the names from which library functions make classes and code.
 
-``dataclass`` and the like put the names of fields into text that they execute: a
-name that is none would be code that the gate never saw.
+``dataclass`` and similar functions put the names of fields into text that they execute.
+A text that is not a name would be code that the gate never saw.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from walle_stream.vm.guest.reading import GUARDED_ATTRIBUTES, SCRIPT_MODULE, sto
 from walle_stream.vm.guest.rules import is_refused_name, is_reserved_name
 
 NAME_MAX_CHARACTERS: Final = 200
-"""Longest name of a field that is made at run time."""
+"""Longest name of a field made at run time."""
 
 _LAMBDA: Final = "lambda _cls, "
 _TUPLE: Final = ": _tuple_new(_cls, ("
@@ -23,33 +23,33 @@ _TUPLE: Final = ": _tuple_new(_cls, ("
 def check_names(
     names: Iterable[object], is_refused: Callable[[str], bool] = is_refused_name
 ) -> None:
-    """Refuse what is no name of a field, or refused though it is an identifier.
+    """Refuse names that are not valid fields, or that scripts may not use.
 
     Raises:
-        TypeError: One is no text.
-        ValueError: One is no identifier, a keyword or too long.
-        AttributeError: One is refused to scripts.
+        TypeError: A name is not text.
+        ValueError: A name is not an identifier, or is a keyword or too long.
+        AttributeError: Scripts may not use a name.
     """
     for name in names:
         if type(name) is not str:
             raise TypeError(f"a field's name is text, not {type(name).__name__}")
-        # code has names as NFKC normalises them: what was checked must be what is read
+        # code normalises names by NFKC: the checked name must equal the name in use
         is_normal = name.isascii() or normalize("NFKC", name) == name
         is_name = name.isidentifier() and not iskeyword(name) and is_normal
         if not is_name or len(name) > NAME_MAX_CHARACTERS:
             raise ValueError(
-                f"{name[:NAME_MAX_CHARACTERS]!r} is no name of a field: use an identifier of at "
-                f"most {NAME_MAX_CHARACTERS} characters"
+                f"{name[:NAME_MAX_CHARACTERS]!r} is not a valid field name: use an identifier of "
+                f"at most {NAME_MAX_CHARACTERS} characters"
             )
         if is_refused(name):
             raise AttributeError(f"a task's script may not use the attribute {name!r}")
 
 
 def check_tuple_code(text: str) -> None:
-    """Refuse what is not the text that ``collections.namedtuple`` makes of good names.
+    """Refuse any text that ``collections.namedtuple`` does not make from valid names.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The text is something else.
     """
     head, separator, tail = text.partition(_TUPLE)
     names = head.removeprefix(_LAMBDA).rstrip(", ")
@@ -61,7 +61,7 @@ def check_tuple_code(text: str) -> None:
 
 
 def dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
-    """Make a data class as ``dataclasses.dataclass`` does, of a script's own class."""
+    """Make a data class like ``dataclasses.dataclass``, from a script's own class only."""
     if class_ is None:
         return lambda decorated: dataclass(decorated, **options)
     check_names(_annotations(store_target(class_)))
@@ -73,7 +73,7 @@ def dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
 
 
 def _refuse_hiding(class_: type[Any]) -> None:
-    # patterns and asdict read a field by its name: they would find the library's method
+    # patterns and asdict read a field by its name, and would find the library's method
     bodies = [vars(base) for base in class_.__mro__]
     fields = {name for body in bodies for name in body.get("__dataclass_fields__", ())}
     for base, body in zip(class_.__mro__, bodies, strict=True):
@@ -95,26 +95,26 @@ def _annotations(class_: type[Any]) -> Mapping[str, object]:
 
 
 class TypedDictForm:
-    """``typing.TypedDict`` whose functional form takes names of fields alone."""
+    """``typing.TypedDict`` whose functional form takes only names of fields."""
 
     __slots__ = ()
 
     def __call__(self, name: str, fields: Mapping[str, Any], /, **options: Any) -> Any:
         """Make a class."""
         plain = dict(fields)
-        check_names((name, *plain), is_reserved_name)  # keys, no attributes
+        check_names((name, *plain), is_reserved_name)  # keys are not attributes
         class_ = import_module("typing").TypedDict(name, plain, **options)
         class_.__module__ = SCRIPT_MODULE
         return class_
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
-        """Stand for the real one among the bases of a class."""
+        """Return the real ``TypedDict`` among the bases of a class."""
         real = import_module("typing").TypedDict
         return real.__mro_entries__((real,))
 
 
 def guard_enumerations(module: Any) -> None:
-    """Check the names of ``Enum("X", names)``: attributes that the gate never saw."""
+    """Check the names of ``Enum("X", names)``, which are attributes that the gate never saw."""
     kind = module.EnumType
     create: Callable[..., Any] = kind._create_
 

@@ -1,7 +1,7 @@
-"""Writes what a run did, as ``layout`` says: control words and the body's parts.
+"""Writer of the results of runs in ``layout``: control words and the body's parts.
 
-Nothing here trusts a script's objects: what it raised is put into words inside
-``try``, and texts are copied into plain ones before their length is taken.
+No function here trusts a script's objects: exceptions are described inside ``try``,
+and texts are copied into plain ones before their length is taken.
 """
 
 from types import TracebackType  # noqa: TC003 - the guest has no type checker
@@ -28,7 +28,7 @@ NAME_MAX_CHARACTERS: Final = 200
 def write_success(
     words: list[int], parts: list[bytes], context: Context, *, has_value: bool
 ) -> None:
-    """Append a run that succeeded; it may have returned a value."""
+    """Append a successful run; ``has_value`` means that it returned a value."""
     if has_value:
         words.append(RUN_RETURNED)
     emitted, log = context._emitted_, context._log_
@@ -50,7 +50,7 @@ def write_success(
 def write_failure(
     words: list[int], parts: list[bytes], log: Log | None, description: tuple[str, str]
 ) -> None:
-    """Append a run that failed, its log lines, class and message."""
+    """Append a failed run with its log lines, error class and message."""
     words += (RUN_FAILED, 0)
     if log is None:
         words.append(0)
@@ -63,7 +63,7 @@ def write_failure(
 
 
 def write_changes(words: list[int], parts: list[bytes], changes: Overlay) -> None:
-    """Append what a group changed in its device's state."""
+    """Append a group's changes of its device's state."""
     words.append(len(changes))
     for key, data in changes.items():
         name = key.encode()
@@ -92,7 +92,7 @@ def describe(error: BaseException, file: str) -> tuple[str, str]:
         return "BaseException", f"{file}: the script's exception could not be described"
     place = f"{file}:{line}" if line else file
     try:
-        # one line, whatever it has: logs and lists of dead letters are read by lines
+        # always one line, because logs and lists of dead letters are read by lines
         text = " ".join(plain_text(str(error))[:MESSAGE_MAX_CHARACTERS].splitlines())
     except BaseException:  # noqa: BLE001 - its __str__ is the script's too
         text = "its text could not be made"

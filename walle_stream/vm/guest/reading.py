@@ -1,11 +1,10 @@
-"""Attributes that a script reads through a guard: what they lead to is looked at.
+"""Attributes that a script reads through a guard, which checks their values.
 
-- ``__init__`` and the like, written in Python, write to whatever they are called
-  on: taken from a class they would write to a function of the library, which all
-  runs share, and called on an object of ours they would make it anew.
-- What is a view of a dictionary hands the dictionary itself to whoever it is
-  compared with.
-- Times without a zone take the machine's.
+- ``__init__`` and similar methods written in Python write to any object. Taken from
+  a class, they could write to a function of the library, which all runs share. Called
+  on an object of ours, they would initialise it again.
+- A view of a dictionary gives the dictionary itself to the other side of a comparison.
+- Times without a zone use the machine's zone.
 """
 
 from collections.abc import Callable
@@ -14,34 +13,34 @@ from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodDescr
 from typing import Any, Final
 
 SCRIPT_MODULE: Final = "task"
-"""``__name__`` in a script: what its classes and functions say of themselves."""
+"""``__name__`` in a script, and thus the module of its classes and functions."""
 
 FORMAT_ATTRIBUTES: Final = frozenset({"format", "format_map"})
-"""Attributes whose templates walk attributes by name."""
+"""Attributes whose templates access other attributes by name."""
 
 _WRITERS: Final = frozenset({"__init__", "seed", "setstate"})
 _VIEWS: Final = frozenset({"groupindex", "metadata"})
 _ZONED: Final = frozenset({"astimezone", "fromtimestamp", "timestamp"})
 
-# a script's own method of such a name is none of these
+# kinds of the library's methods; a script's own method of the same name is another kind
 _IN_C: Final = (BuiltinMethodType, MethodDescriptorType)
 
 GUARDED_ATTRIBUTES: Final = FORMAT_ATTRIBUTES | _WRITERS | _VIEWS | _ZONED
-"""Attributes that are read by a guard alone: ``read``, but for those of ``FORMAT_ATTRIBUTES``."""
+"""Attributes that only a guard reads: ``read``, or another for ``FORMAT_ATTRIBUTES``."""
 
 
 def is_of_script(value: object) -> bool:
-    """Tell whether a class, a function or an object is a script's own."""
+    """Return whether a class, a function or an object is a script's own."""
     if type(value).__module__ == SCRIPT_MODULE:
         return True
     return isinstance(value, (type, FunctionType)) and value.__module__ == SCRIPT_MODULE
 
 
 def store_target(target: Any) -> Any:
-    """Return what a script sets attributes of, if it may: anything else could outlive the run.
+    """Return the target of a store if it is the script's own; others could outlive the run.
 
     Raises:
-        AttributeError: It is not the script's own.
+        AttributeError: The target is not the script's own.
     """
     if is_of_script(target):
         return target
@@ -52,26 +51,28 @@ def store_target(target: Any) -> Any:
 
 
 def read(value: Any, name: str) -> Any:
-    """Read one of ``GUARDED_ATTRIBUTES`` for a script, but for those of ``FORMAT_ATTRIBUTES``.
+    """Read one of ``GUARDED_ATTRIBUTES`` except ``FORMAT_ATTRIBUTES`` for a script.
 
     Raises:
-        AttributeError: There is none, or a script may not take it from there.
+        AttributeError: The attribute is missing, or a script may not read it there.
     """
     attribute = getattr(value, name)
     if name in _VIEWS:
         return attribute.copy() if type(attribute) is MappingProxyType else attribute
     if name in _ZONED:
         return _zoned(name, attribute)
-    # what super() found is bound to anything, or to nothing
+    # a method found by super() may be bound to any object, or to none
     owner = getattr(attribute, "__self__", None) if type(value) is super else value
     if owner is None or isinstance(owner, type):
         return _unbound(name, attribute)
     if name == "seed" and isinstance(attribute, _IN_C):
-        raise AttributeError("seed: that of ctx.random's own class alone repeats its numbers")
+        raise AttributeError("seed: only that of ctx.random's own class gives repeatable numbers")
     if is_of_script(owner) or name != "__init__":
         return attribute
     kind = type(owner).__name__
-    raise AttributeError(f"a {kind!r} object is made once: a task's script may not do it again")
+    raise AttributeError(
+        f"a {kind!r} object exists already: a task's script may not initialise it again"
+    )
 
 
 def _unbound(name: str, method: Any) -> Callable[..., Any]:
@@ -87,7 +88,7 @@ def _unbound(name: str, method: Any) -> Callable[..., Any]:
 
 
 def _zoned(name: str, method: Any) -> Any:
-    # wherever it was found: in a class, in a script's own subclass, behind super()
+    # checks the method wherever it was found: in a class, in a script's subclass, by super()
     if not isinstance(method, _IN_C):
         return method
     if name == "fromtimestamp":
@@ -100,7 +101,7 @@ def _zoned(name: str, method: Any) -> Any:
     def zoned(*values: Any, **named: Any) -> Any:
         owner = getattr(method, "__self__", None)
         moment, *zones = values if owner is None else (owner, *values)
-        # that of the library: a script's own could say anything
+        # the library's method, because a script's own could return anything
         _zone(import_module("datetime").datetime.utcoffset(moment), name)
         zones += named.values()
         if name == "astimezone":
@@ -113,6 +114,6 @@ def _zoned(name: str, method: Any) -> Any:
 def _zone(zone: Any, name: str) -> Any:
     if zone is None:
         raise TypeError(
-            f"{name}: give a time zone, such as UTC: a script does not see the machine's"
+            f"{name}: give a time zone, such as UTC: a script does not see the machine's zone"
         )
     return zone

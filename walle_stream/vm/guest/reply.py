@@ -1,42 +1,42 @@
-"""The cloud's answer to a call, as ``on_reply(ctx, reply)`` sees it."""
+"""The cloud's reply to a call, the argument of ``on_reply(ctx, reply)``."""
 
 from json import loads
 from typing import Any
 
 type ReplyInput = list[Any]
-"""[call, service, error, JSON bytes]; a list, so that it is no page's tuple."""
+"""[call, service, error, JSON bytes]; a list, to differ from a page's tuple."""
 
 
 class Reply:
-    """What the cloud answered; made anew for every run."""
+    """A reply of the cloud; every run has its own instance."""
 
     __slots__ = ("_input_",)
 
     def __init__(self, reply: ReplyInput) -> None:
-        """Look at what the host sent."""
+        """Wrap the input from the host."""
         self._input_ = reply
 
     @property
     def call(self) -> str:
-        """What ``ctx.call_cloud`` returned when the question was put."""
+        """Name of the call, as ``ctx.call_cloud`` returned it."""
         text: str = self._input_[0]
         return text
 
     @property
     def service(self) -> str:
-        """Who was asked."""
+        """Name of the called service."""
         text: str = self._input_[1]
         return text
 
     @property
     def error(self) -> str:
-        """Why there is no answer; empty when there is one."""
+        """Reason for a missing answer; empty if there is an answer."""
         text: str = self._input_[2]
         return text
 
     @property
     def value(self) -> Any:
-        """The answer, decoded anew at each look; None when there is none."""
+        """The answer, decoded again at each access; None if it is missing."""
         return loads(self._input_[3])
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What crosses to the host when tensors are evaluated, and back; see ``wire.tensors``."""
+"""Requests to the host for the values of tensors, and its responses; see ``wire.tensors``."""
 
 import struct
 from array import array
@@ -13,24 +13,24 @@ _HEAD: Final = struct.Struct("<I")
 
 
 def is_new(tensor: Tensor) -> bool:
-    """Say whether nobody asked for a tensor yet."""
+    """Return whether a tensor was in no request yet."""
     return tensor._value_ is None and tensor._operator_ != EARLIER
 
 
 def needs_earlier(wanted: Iterable[Tensor]) -> bool:
-    """Say whether tensors need what was postponed, and is not known yet."""
+    """Return whether tensors need postponed values that are not known yet."""
     return any(
         tensor._operator_ == EARLIER and tensor._value_ is None for tensor in _in_order(wanted)
     )
 
 
 def encode_request(wanted: Sequence[Tensor], number: int = 0) -> tuple[bytes, int]:
-    """Return a request as ``wire.tensors`` has it, for tensors without a value, and its nodes.
+    """Return a request in ``wire.tensors`` for tensors without a value, and its number of nodes.
 
-    ``number`` tells requests apart that cross together; 0 for one that crosses alone.
+    ``number`` distinguishes requests that cross together; 0 for a request that crosses alone.
 
     Raises:
-        RuntimeError: One needs what the host did not answer.
+        RuntimeError: A tensor needs a value that the host did not return.
     """
     numbers: dict[int, int] = {}
     nodes: list[list[Any]] = []
@@ -54,7 +54,7 @@ def encode_request(wanted: Sequence[Tensor], number: int = 0) -> tuple[bytes, in
 
 
 def take_response(response: bytes, at: int, wanted: Sequence[Tensor]) -> int:
-    """Give a request's tensors their values, from ``at`` on; return where the next one's begin."""
+    """Set the values of a request's tensors from ``at`` on; return the offset of the next ones."""
     begin = at + _HEAD.size
     at = begin + _HEAD.unpack_from(response, at)[0]
     outputs = loads(response[begin:at])["outputs"]
@@ -66,7 +66,7 @@ def take_response(response: bytes, at: int, wanted: Sequence[Tensor]) -> int:
 
 
 def postpone(tensors: Iterable[Tensor], number: int) -> None:
-    """Let tensors stand for what the request of a number will have given, in order."""
+    """Turn tensors into references to the outputs of request ``number``, in order."""
     for output, tensor in enumerate(tensors):
         tensor._operator_ = EARLIER
         tensor._inputs_ = ()
@@ -74,7 +74,7 @@ def postpone(tensors: Iterable[Tensor], number: int) -> None:
 
 
 def _in_order(wanted: Iterable[Tensor]) -> list[Tensor]:
-    # inputs before what needs them; no recursion: a chain may be long
+    # inputs before the tensors that need them; no recursion, because a chain may be long
     order: list[Tensor] = []
     seen: set[int] = set()
     waiting = [(tensor, False) for tensor in wanted]

@@ -1,11 +1,14 @@
-"""Builtins as a script gets them, and the guards around attributes.
+"""Builtins of a script, and the guards around attributes.
 
-The host's gate rewrites four things in a script before it is compiled, so
-that they pass a guard at run time: every attribute that is set or deleted
-(``STORE_GUARD``), the attributes ``format`` and ``format_map``, whose templates
-can walk attributes by name, and some others (``FORMAT_GUARD``; ``reading``), and
-what ``yield from`` is given (``delegation.YIELD_GUARD``). The rewritten code
-names the guards by words that no script can spell.
+The host's gate rewrites some places of a script before it is compiled, so that they
+pass a guard at run time:
+
+- every attribute that is set or deleted (``STORE_GUARD``);
+- ``format`` and ``format_map``, whose templates can access attributes by name, and
+  some other attributes (``FORMAT_GUARD``; ``reading``);
+- the source of ``yield from`` (``delegation.YIELD_GUARD``).
+
+The rewritten code uses names of guards that no script can write.
 """
 
 import builtins
@@ -33,11 +36,11 @@ _MATCH_ARGS: Final = "__match_args__"
 
 
 def is_plain_name(name: str) -> bool:
-    """Tell whether an attribute may be read without a guard."""
+    """Return whether an attribute may be read without a guard."""
     return not is_refused_name(name) and name not in GUARDED_ATTRIBUTES
 
 
-# what string.Formatter.parse is, without importing ``string``
+# the same as string.Formatter.parse, without importing ``string``
 _parse_template: Final = import_module("_string").formatter_parser
 
 
@@ -110,7 +113,7 @@ def _check_stored(name: object) -> str:
 
 class _IsType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
-        # a subclass is a class as any other, or its patterns would read any class
+        # a subclass is an ordinary class; otherwise its patterns could read any class
         return isinstance(instance, type) if cls is _Type else type.__instancecheck__(cls, instance)
 
 
@@ -118,8 +121,8 @@ _FACE: Final = "_face_"
 
 
 class _Face(type):
-    # of what a script gets for a class of this library: it makes no object, and all
-    # objects of the class are of it
+    # metaclass of the stand-ins that a script gets for classes of this library: a stand-in
+    # makes no object, and all objects of the class are its instances
 
     def __call__(cls, *_: Any, **__: Any) -> Never:
         raise TypeError(f"a task's script may not make a {cls.__name__!r} object")
@@ -158,10 +161,10 @@ def _face(class_: type[Any]) -> type[Any]:
 class _Type(metaclass=_IsType):
     # ``type`` without its three-argument form, which makes any class at all
 
-    def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # that is what type(x) gives
+    def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # the same result as type(x)
         class_ = type(value)
-        # the class of a class is a ``type`` again: it, too, makes any class at all; that of an
-        # alias, such as list[int], makes one of anything, and sets attributes of it
+        # the class of a class is a ``type`` again, which makes any class; the class of an
+        # alias, such as list[int], makes an alias of anything, and sets its attributes
         is_maker = issubclass(class_, (type, GenericAlias)) or class_.__module__ == "typing"
         return _Type if is_maker else getattr(class_, _FACE, class_)
 
@@ -178,7 +181,7 @@ def _abstractmethod(function: Any) -> Any:
 
 
 def deepcopy(value: Any) -> Any:
-    """Copy as ``copy.deepcopy`` does, without a memo, which could stand in for any part."""
+    """Copy like ``copy.deepcopy``, without a memo, which could replace any part."""
     return import_module("copy").deepcopy(value)
 
 
@@ -195,15 +198,15 @@ REPLACED_NAMES: Final[Mapping[str, Mapping[str, object]]] = {
     "struct": STRUCT_NAMES,
     "typing": {"TypedDict": TypedDictForm()},
 }
-"""By module, what a script gets instead of functions that write to a class, keep a key
-or delegate to an object of its own."""
+"""Replacements by module for functions that write to a class, keep a key, or delegate to
+an object of the script."""
 
 
 def make_builtins(importer: Importer) -> dict[str, Any]:
     """Return the ``__builtins__`` of a script.
 
-    All runs of a VM share it: a script cannot reach the dictionary. ``print``
-    is not in it, each run has its own.
+    All runs of a VM share the dictionary, which a script cannot reach. It has no
+    ``print``, because each run has its own.
     """
     seal()
     _make_faces()

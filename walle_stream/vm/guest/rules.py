@@ -1,14 +1,13 @@
-"""What a script may name: modules, builtins and attributes.
+"""Names that a script may use: modules, builtins and attributes.
 
-One table for both sides: the host's gate refuses a script that breaks a rule
-when it is loaded, with file and line; the guest refuses the same when it runs.
+Both sides use this table. The host's gate refuses a script that breaks a rule when
+it is loaded, with file and line. The guest refuses the same at run time.
 
-The rules keep scripts apart from each other and from the host (nothing mutable
-that outlives a run is reachable, nor are frames, modules and the type graph)
-and keep their results repeatable (no wall clock, no salted hash, no entropy, not
-the machine's time zone; but the default ``repr`` of an object has its address).
-They stop mistakes and accidents; they are no promise against a hostile script,
-which belongs in its own process.
+The rules isolate scripts from each other and from the host: a script reaches no
+mutable object that outlives a run, no frames, no modules and no type graph. They
+also keep results repeatable: no wall clock, no salted hash, no entropy, and no time
+zone of the machine; only the default ``repr`` of an object has its address. The rules
+stop mistakes and accidents. A hostile script belongs in its own process.
 """
 
 from typing import Final
@@ -32,7 +31,7 @@ ALLOWED_MODULES: Final[dict[str, frozenset[str] | None]] = {
         "FrozenInstanceError InitVar KW_ONLY MISSING asdict astuple dataclass field fields "
         "is_dataclass replace"
     ),
-    # the contexts are one mutable object per thread: a VM's runs would share them
+    # decimal's current context is a mutable object per thread, which a VM's runs would share
     "decimal": _names(
         "Context Decimal DecimalException DivisionByZero Inexact InvalidOperation Overflow "
         "ROUND_05UP ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_DOWN ROUND_HALF_EVEN "
@@ -65,13 +64,13 @@ ALLOWED_MODULES: Final[dict[str, frozenset[str] | None]] = {
     "unicodedata": None,
     "zlib": None,
 }
-"""Modules a script may import; with the names it gets, or None for all public
-ones that are neither modules nor mutable containers nor in ``WITHHELD``."""
+"""Modules that a script may import, with the names that it gets. None means all public
+names except modules, mutable containers and names in ``WITHHELD``."""
 
 WITHHELD: Final = frozenset(
     {
-        "Formatter",  # string: walks attributes by name
-        "UserString",  # collections: its templates, which are no text, do the same
+        "Formatter",  # string: accesses attributes by name
+        "UserString",  # collections: its templates, which are not str, do the same
         "attrgetter",  # operator: the same
         "methodcaller",  # operator: the same
         "file_digest",  # hashlib: reads files
@@ -94,9 +93,9 @@ ALLOWED_BUILTINS: Final = _names(
     "int isinstance issubclass iter len list map max memoryview min next object oct ord pow "
     "property range repr reversed round set slice sorted staticmethod str sum super tuple zip"
 )
-"""Builtins that a script gets as they are: all of Python's that reach nothing beside the run.
+"""Builtins that a script gets unchanged: all that reach nothing outside the run.
 
-Exceptions are among them, as a script may raise and catch whichever it likes.
+Exceptions are among them, because a script may raise and catch any of them.
 """
 
 REPLACED_BUILTINS: Final = _names("__import__ delattr getattr hasattr print setattr type")
@@ -123,7 +122,7 @@ _REFUSED_ATTRIBUTES: Final = frozenset(
         *("f_back", "f_builtins", "f_code", "f_generator", "f_globals", "f_locals", "f_trace"),
         # abstract base classes and dispatchers of the library outlive a run
         *("register", "_abc_registry_clear", "_abc_caches_clear", "_dump_registry"),
-        # classes behind those that a script is given
+        # base classes of the classes that a script gets
         "mro",
         # the wall clock
         *("now", "today", "utcnow"),
@@ -145,17 +144,17 @@ _HINTS: Final = {
 
 
 def is_refused_name(name: str) -> bool:
-    """Tell whether a script may not use this attribute.
+    """Return whether a script may not use this attribute.
 
     Returns:
-        True for frames, wall clock and registries, and for what
-        ``is_reserved_name`` says.
+        True for frames, the wall clock and registries, and for names that
+        ``is_reserved_name`` refuses.
     """
     return name in _REFUSED_ATTRIBUTES or is_reserved_name(name)
 
 
 def is_reserved_name(name: str) -> bool:
-    """Tell whether a script may not use this identifier anywhere, not even for a variable.
+    """Return whether a script may not use this identifier anywhere, not even for a variable.
 
     Returns:
         True for double-underscore names outside ``ALLOWED_DUNDERS``, and for
@@ -169,5 +168,5 @@ def is_reserved_name(name: str) -> bool:
 
 
 def hint(name: str) -> str:
-    """Return what to use instead of a refused name, as the end of a message; may be empty."""
+    """Return the advice about a refused name, as the end of a message; may be empty."""
     return f" ({_HINTS[name]})" if name in _HINTS else ""

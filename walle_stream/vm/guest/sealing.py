@@ -1,25 +1,25 @@
-"""What all runs of a VM share is sealed: nothing of a run can be left in it.
+"""Sealing of everything that the runs of a VM share, so that no run can leave data there.
 
-A run gets globals of its own, but the standard library's modules are those of
-its interpreter. ``seal`` looks at every module that was imported and closes
-what a script could write to, or leave something of its own in, by kind:
+A run gets its own globals, but shares its interpreter's standard library. ``seal``
+checks every imported module and closes each place to which a script could write, or
+in which it could leave an object:
 
-- class attributes that are containers, and defaults of functions: a container
-  that nobody can change takes their place;
-- functions that remember their arguments (``lru_cache``): the function alone;
-- properties, also of the guest library: a class that has one in its body gives it a name;
-- flags that remember each combination (``enum``): plain numbers, a bounded many;
-- caches of ``re``, ``struct``, ``typing`` and dates: keys of builtin classes, or
-  no cache. A text of a script's own class would stay there with all that it
-  refers to, and its ``__eq__`` would meet the next run's;
-- numbers by chance of the process: seeded ones alone;
-- methods that set attributes (``_stores``): they take objects of their class alone,
-  as methods written in C do;
-- functions that turn text into code (``checked_code``): they go through a window
-  in the audit hook, and their names through ``naming``.
+- Containers in class attributes and in defaults of functions become immutable.
+- Functions with a cache (``lru_cache``) lose the cache.
+- Properties, also of the guest library, keep their names: a script's class that has
+  a property in its body would rename it.
+- Flags that remember each combination (``enum``) keep plain numbers, within a bound.
+- Caches of ``re``, ``struct``, ``typing`` and dates take keys of builtin classes, or
+  are removed. A text of a script's own class would stay there with all its references,
+  and its ``__eq__`` would be called in the next run.
+- Random numbers of the process need a seed.
+- Methods that set attributes (``_stores``) take objects of their class only, like
+  methods written in C.
+- Functions that turn text into code (``_through_window``) pass through a window in the
+  audit hook, and their names through ``naming``.
 
-The closed-world test walks everything that a script can reach and fails on what
-is missing here.
+The closed-world test walks everything that a script can reach, and fails for any
+place that is not sealed.
 """
 
 import builtins
@@ -40,9 +40,9 @@ _CACHED: Final = type(lru_cache(len))
 _CONTAINERS: Final = (dict, list, set, bytearray)
 _FLAG_BITS: Final = 12
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-# and where ``ctx.random`` is from
+# the allowed modules, and the module of ``ctx.random``
 _LIBRARY: Final = frozenset(
-    # typing makes objects of annotationlib's classes (3.14)
+    # typing uses objects of annotationlib's classes (3.14)
     {"annotationlib", "random", *(name.partition(".")[0] for name in ALLOWED_MODULES)}
 )
 _NO_CODE: Final = compile("None", "<annotation>", "eval")
@@ -55,7 +55,7 @@ _sealed: Final[set[str]] = set()
 
 
 class FixedMapping(Mapping[Any, Any]):
-    """A dictionary that nobody can change, and that hands out no other that one could."""
+    """An immutable mapping that never exposes a mutable dictionary."""
 
     __slots__ = ("_items_",)
 
@@ -64,7 +64,7 @@ class FixedMapping(Mapping[Any, Any]):
         self._items_ = tuple(items.items())
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the value of a key; KeyError when there is none."""
+        """Return the value of a key; KeyError if it is missing."""
         return dict(self._items_)[key]
 
     def __iter__(self) -> Iterator[Any]:
@@ -72,18 +72,18 @@ class FixedMapping(Mapping[Any, Any]):
         return iter(dict(self._items_))
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return len(self._items_)
 
 
 class _Fixed(tuple[Any, ...]):
-    """A list that nobody can change; no two are the same object, as lists are not."""
+    """An immutable list; like lists, two of them are never the same object."""
 
     __slots__ = ()
 
 
 class _FixedProperty(property):
-    """A property that takes no name from a script's class: the next run would read it."""
+    """A property that ignores the name in a script's class, which the next run would read."""
 
     __slots__ = ()
 
@@ -92,8 +92,8 @@ class _FixedProperty(property):
 
 
 class _Members(dict[Any, Any]):
-    # of a library's flags, by value: what has no name is made anew when it is asked for,
-    # but for plain numbers of few bits
+    # members of a library's flags by value: a member without a name is made again at each
+    # access, except for plain numbers of few bits
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(plain_key(key))
 
@@ -108,10 +108,10 @@ class _Members(dict[Any, Any]):
 
 
 def plain_key(value: Any) -> Any:
-    """Return a text, bytes or whole number as one of the builtin class.
+    """Return a text, bytes or whole number as an object of the builtin class.
 
     Raises:
-        TypeError: It is nothing of the kind.
+        TypeError: The value is none of these.
     """
     if isinstance(value, str):
         return "".join((value,))  # noqa: FLY002 - an f-string asks the text for its format
@@ -124,7 +124,7 @@ def plain_key(value: Any) -> Any:
 
 
 def seal() -> None:
-    """Seal the modules that this interpreter has imported; each once, some 2 ms for all."""
+    """Seal the imported modules of this interpreter, each once; about 2 ms for all."""
     for name, module in tuple(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
         if name not in _sealed and not getattr(spec, "_initializing", False):
@@ -138,7 +138,7 @@ def seal() -> None:
 
 
 def seal_imports() -> None:
-    """Seal from now on what the library imports when it needs it, too: in the middle of a run."""
+    """From now on, also seal modules that the library imports later, during a run."""
     modules, import_ = sys.modules, builtins.__import__
 
     def sealing_import(*arguments: Any, **options: Any) -> ModuleType:
@@ -167,7 +167,7 @@ def _seal_properties(module: ModuleType) -> None:
     for class_ in tuple(vars(module).values()):
         if isinstance(class_, type) and class_.__module__ == module.__name__:
             for key, value in tuple(vars(class_).items()):
-                # one that is named as an attribute of the metaclass cannot be replaced from outside
+                # a name that the metaclass has, too, cannot be replaced from outside
                 if type(value) is property and not hasattr(type(class_), key):
                     setattr(class_, key, _fixed_property(value))
 
@@ -178,7 +178,7 @@ def _fixed_property(value: property) -> property:
 
 def _seal_class(class_: type[Any], fixed: dict[int, tuple[Any, Any]]) -> None:
     own = dict(vars(class_))
-    # of a protocol's class the library asks whether it is the common one
+    # the library compares a protocol's __init__ with the common one, which must stay
     if getattr(own.get("__init__"), "__qualname__", "") != f"{class_.__qualname__}.__init__":
         own.pop("__init__", None)
     members: Any = class_
@@ -194,7 +194,7 @@ def _seal_class(class_: type[Any], fixed: dict[int, tuple[Any, Any]]) -> None:
 
 
 def _stores(code: CodeType) -> bool:
-    # whether it may set an attribute of something; what looks like it does no harm
+    # returns whether code may set an attribute; a false positive does no harm
     return (
         not _STORES.isdisjoint(code.co_code[::2])
         or not _STORE_NAMES.isdisjoint(code.co_names)
@@ -203,7 +203,7 @@ def _stores(code: CodeType) -> bool:
 
 
 def _of_class(class_: type[Any], method: FunctionType) -> Callable[..., Any]:
-    # taken from its class it would write to anything: to a function that all runs share
+    # taken from its class, the method could write to a function that all runs share
     def checked(self: Any, /, *values: Any, **named: Any) -> Any:
         if class_ not in type(self).__mro__:
             raise TypeError(
@@ -234,7 +234,7 @@ def _seal_value(owner: Any, key: str, value: Any, fixed: dict[int, tuple[Any, An
 
 
 def _fixed(value: Any, fixed: dict[int, tuple[Any, Any]]) -> Any:
-    # what is the same object in two places stays so
+    # one object in two places stays one object
     kind = type(value)
     if kind not in _CONTAINERS:
         return value
@@ -247,7 +247,7 @@ def _fixed(value: Any, fixed: dict[int, tuple[Any, Any]]) -> Any:
 def _through_window(
     function: Callable[..., Any], check: Callable[[str], None] | None = None
 ) -> Callable[..., Any]:
-    # text becomes code here alone
+    # the only place where text becomes code
     def call(text: str, *arguments: Any, **options: Any) -> Any:
         if check is not None:
             check(text)
@@ -264,7 +264,7 @@ def _seal_ast(module: Any) -> None:
     parse = _through_window(compile)
 
     def parse_only(text: str, file: str, mode: str, flags: int = 0, **more: Any) -> Any:
-        # text that becomes a tree, not code: ``dataclass`` reads signatures of C functions
+        # only for text that becomes a tree: ``dataclass`` reads signatures of C functions
         return (parse if flags & module.PyCF_ONLY_AST else compile)(text, file, mode, flags, **more)
 
     module.compile = parse_only
@@ -287,7 +287,7 @@ def _seal_functools(module: Any) -> None:
         assigned: Any = module.WRAPPER_ASSIGNMENTS,
         updated: Any = module.WRAPPER_UPDATES,
     ) -> Any:
-        # what a class has of its own are functions that no guard has read
+        # a class's dictionary has functions that no guard has checked
         has_own = type(getattr(wrapped, "__dict__", None)) is dict
         return update(wrapper, wrapped, assigned, updated if has_own else ())
 
@@ -306,37 +306,37 @@ def _seal_random(module: Any) -> None:
         raise TypeError("give a seed, such as ctx.random.random()")
 
     module.Random.seed = seeded
-    module.random = refused  # the process's own numbers: another run would go on with them
+    module.random = refused  # the process's own generator, which another run would continue
 
 
 def _seal_time(module: Any) -> None:
-    # the machine's zone: results would differ by machine
+    # results must not depend on the machine's time zone
     strftime = module.strftime
 
     def zoneless(text: str, *moment: Any) -> Any:
         for part in text.replace("%%", "").split("%")[1:]:
             if part.lstrip("-_0^#+EO123456789").startswith("s"):
-                raise ValueError("%s is of the machine's time zone: use timestamp()")
+                raise ValueError("%s depends on the machine's time zone: use timestamp()")
         return strftime(text, *moment)
 
     module.strftime = zoneless
     module.tzname, module.daylight = ("UTC", "UTC"), 0
     if hasattr(module, "tzset"):
-        del module.tzset  # it would read them again
+        del module.tzset  # it would read the machine's zone again
 
 
 def _seal_annotations(module: Any) -> None:
-    module.compile = lambda *_, **__: _NO_CODE  # names in annotations: nobody looks them up
+    module.compile = lambda *_, **__: _NO_CODE  # names in annotations are never looked up
 
     def refused(*_: Any, **__: Any) -> Never:
         raise TypeError("a task's script may not evaluate annotations")
 
     if hasattr(module, "call_annotate_function"):
-        # it copies a script's own function, for names that are not there yet
+        # it copies a script's own function, for names that do not exist yet
         types = ModuleType("types")
         vars(types).update(vars(module.types), FunctionType=_through_window(FunctionType))
         module.types = types
-    # they would be looked up among the real builtins, without an audit event
+    # evaluation would look names up in the real builtins, without an audit event
     for name in ("evaluate", "_evaluate"):
         if hasattr(module.ForwardRef, name):
             setattr(module.ForwardRef, name, refused)
@@ -344,27 +344,27 @@ def _seal_annotations(module: Any) -> None:
 
 def _seal_typing(module: Any) -> None:
     caches: dict[Any, Any] = vars(module).get("_caches", {})
-    # subscripts are for annotations: seldom, and not slow
+    # subscripts are for annotations, which are rare, and fast without a cache
     caches.update({function: function for function in caches})
     if sys.version_info < (3, 14):
         _seal_annotations(module)
 
 
 def _seal_string(module: Any) -> None:
-    _ = module.Template.pattern  # 3.14 compiles it at its first use, and sets the class's flags
+    _ = module.Template.pattern  # 3.14 compiles it at the first use, and sets the class's flags
 
 
 def _seal_textwrap(module: Any) -> None:
     wrapper = module.TextWrapper
     spaces = wrapper.unicode_whitespace_trans
-    # a text is as good a table, and nobody can change it
+    # a text works as the table, too, and is immutable
     wrapper.unicode_whitespace_trans = "".join(
         chr(spaces.get(code, code)) for code in range(max(spaces) + 1)
     )
 
 
 def _give_plain_keys(module: Any) -> None:
-    # of the caches of patterns, which take compiled ones, too, and of formats of dates
+    # for the caches of patterns, which also take compiled patterns, and of date formats
     pattern = getattr(module, "Pattern", None)
 
     def plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -386,7 +386,7 @@ STRUCT_NAMES: Final = {
     name: _with_plain_format(getattr(struct, name))
     for name in ("calcsize", "iter_unpack", "pack", "pack_into", "unpack", "unpack_from")
 }
-"""``struct``'s functions, with formats that its cache may keep."""
+"""Functions of ``struct`` whose cache gets plain formats only."""
 
 _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "_collections_abc": guard_views,

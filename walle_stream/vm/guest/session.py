@@ -1,9 +1,9 @@
-"""The guest's side of a VM: bind a task, then run batches of it.
+"""The guest's side of a VM: it binds a task, then runs batches of it.
 
 ``exchange`` brings a call's groups and takes its results to the host.
 
-The script's body is executed in fresh globals for every run, so nothing that a
-run leaves in a global, a default argument or a class is there for the next.
+The script's body is executed in new globals for every run. So a run cannot leave
+data in a global, a default argument or a class for the next run.
 """
 
 import gc
@@ -32,11 +32,11 @@ from walle_stream.vm.guest.state import Overlay, State, grown_bytes, merge
 from walle_stream.vm.guest.stopping import RunStopped, StepsExceeded, Stopper
 
 TASK_FACTOR: Final = 10
-"""A task is out everywhere after this multiple of one device's strikes."""
+"""A task is quarantined everywhere after this multiple of one device's strikes."""
 
-_ASKING_FACTOR: Final = 10  # wall times that a run's questions take, at most
+_ASKING_FACTOR: Final = 10  # most time for a run's requests, in multiples of its wall time
 _GC_THRESHOLD: Final = 50_000
-# what came down, by how many values the host gives of it: who takes it, and as what
+# function and class for an input from the cloud, by its number of values
 _FROM_CLOUD: Final = {4: ("on_reply", Reply), 3: ("on_message", Message)}
 
 
@@ -46,13 +46,13 @@ class _Program(NamedTuple):
     code: CodeType
     context: type[Context]
     shares_globals: bool
-    """The host found that no run can leave anything in the globals."""
+    """Whether runs share globals, because the host found that no run can change them."""
     limits: Limits
     state_version: int
 
 
 class Session(Exchange):
-    """One VM's task and buffers. One thread at a time, the one that entered."""
+    """Task and buffers of one VM, for the thread that entered the interpreter."""
 
     _program: _Program
 
@@ -65,30 +65,30 @@ class Session(Exchange):
     ) -> None:
         """Take the buffers.
 
-        ``pulse`` is one u64: the number of the run at hand, 0 for none. ``allowed`` are audit
-        events that what serves the session needs later.
+        ``pulse`` is one u64: the number of the current run, 0 for none. ``allowed`` are audit
+        events that the session's server needs later.
         """
         super().__init__(inbox, outbox)
         self._pulse = pulse.cast("Q")
         self._run_number = 0
-        self._asking = (0, 0.0)  # the last run that asked, and seconds that it waited
-        self._waited_s = 0.0  # for tensors of runs of the call that are over
-        self._call: bytes | None = None  # a copy of what it was given
-        self._has_asked = False  # whether it was written over in the inbox
+        self._asking = (0, 0.0)  # the last run with a request, and the seconds that it waited
+        self._waited_s = 0.0  # for tensors of completed runs of the call
+        self._call: bytes | None = None  # a copy of the call's input
+        self._has_asked = False  # whether an answer overwrote the input in the inbox
         self._deferral = Deferral(self.ask, self._ask_for_all, self._keep_call, self._pulse)
         self._stopper = Stopper(self._pulse)
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
-        self._own_globals: dict[str, Any] = {}  # of a run that shares none
+        self._own_globals: dict[str, Any] = {}  # globals of a run that shares none
         self._allowed = tuple(allowed)
-        self._was_stopped = False  # the run that was described last
-        self._stops = self._device_stops = 0  # runs of the call, and of one group, that were
+        self._was_stopped = False  # whether the last described run was stopped
+        self._stops = self._device_stops = 0  # stopped runs of the call, and of one group
 
     def bind(self, packed: bytes) -> None:
         """Load ``CompiledProgram.packed`` and try its script's body once.
 
-        The result frame is that of a call number 0 with one group of one run:
-        what is wrong, if anything.
+        The result frame is that of a call number 0 with one group of one run. It
+        holds the error, if there is one.
         """
         program = marshal.loads(packed)  # noqa: S302 - made by the host, with the task's code
         task, file, code, config, imports, shares, limits, version, resources = program
@@ -107,7 +107,7 @@ class Session(Exchange):
             exec(code, namespace)
             stopper.check()
             _check_run(namespace)
-        except BaseException as error:  # noqa: BLE001 - whatever a script raises is its failure
+        except BaseException as error:  # noqa: BLE001 - any exception of a script is its failure
             write_failure(words, parts, log, self._described(error))
         else:
             words.append(RUN_SILENT)
@@ -120,19 +120,21 @@ class Session(Exchange):
         self._finish(0, words, parts)
 
     def ask(self, request: bytes) -> bytes:
-        """Ask the host something in the middle of a run; blocks until it answers.
+        """Send the host a request during a run; blocks until the answer.
 
-        The time that takes is the host's: it does not count as the run's.
+        The host's time does not count as the run's.
 
         Raises:
-            RuntimeError: The host refused; its text says why. Or the run has asked
-                for ten times its wall time.
+            RuntimeError: The host refused, for the reason in the text, or the run
+                has waited for ten times its wall time.
         """
         pulse, stopper = self._pulse, self._stopper
         number = pulse[0]
         waited_s = self._asking[1] if self._asking[0] == number else 0.0
         if waited_s * 1000 >= self._program.limits[3] * _ASKING_FACTOR:
-            raise RuntimeError(f"a run may ask for {_ASKING_FACTOR} times limits.wallTime")
+            raise RuntimeError(
+                f"a run may wait for the host for {_ASKING_FACTOR} times limits.wallTime"
+            )
         start_s = monotonic()
         stopper.paused, pulse[0] = number, 0
         has_failed, answer = self._cross(request)
@@ -143,14 +145,14 @@ class Session(Exchange):
         return answer
 
     def _begin_audit(self) -> None:
-        # for ever, and for all of this interpreter
+        # permanent, for the whole interpreter
         seal_imports()
         auditing.begin(self._allowed)
 
     def _ask_for_all(self, request: bytes, run_count: int) -> bytes:
-        # for runs of this call that are over: no run is at hand
+        # for completed runs of this call, so there is no current run
         if self._waited_s * 1000 >= self._program.limits[3] * _ASKING_FACTOR * run_count:
-            raise RuntimeError("the call has asked for too long")
+            raise RuntimeError("the call has waited for the host for too long")
         self._pulse[0] = 0
         start_s = monotonic()
         has_failed, answer = self._cross(request)
@@ -166,7 +168,7 @@ class Session(Exchange):
         return self.exchange(request)
 
     def _keep_call(self) -> bool:
-        # an answer is written over what the call was given
+        # an answer overwrites the call's input
         if self._call is None and not self._has_asked:
             self._call = bytes(self._packed)
         return self._call is not None
@@ -194,7 +196,7 @@ class Session(Exchange):
     def _run_all(  # noqa: C901, PLR0912 - the hot loop
         self, packed: memoryview | bytes, run_number: int, words: list[int], parts: list[bytes]
     ) -> int:
-        # the number of the last run; ends early where the call has to be made again
+        # returns the number of the last run; ends early if the call must be repeated
         groups = marshal.loads(packed, allow_code=False)  # noqa: S302 - made by the host
         program, shared = self._program, self._shared_globals()
         make_context, state_version = program.context, program.state_version
@@ -227,7 +229,7 @@ class Session(Exchange):
                         stopper.check()
                     if overlay := view._overlay_:
                         held_bytes = grown_bytes(state, view, held_bytes, max_state_bytes)
-                except BaseException as error:  # noqa: BLE001 - a failed run, never more
+                except BaseException as error:  # noqa: BLE001 - only the run fails
                     is_out = self._fail(words, parts, context, error)
                 else:
                     if waiting:
@@ -252,8 +254,8 @@ class Session(Exchange):
         return run_number
 
     def _run_apart(self, context: Context, view: State, subject: Any, old_version: int) -> bool:
-        # a run with globals of its own, an older state, a reply or a message; whether it
-        # returned a value
+        # a run with its own globals, an older state, a reply or a message; returns whether
+        # it returned a value
         program, namespace = self._program, self._shared
         if namespace is None:
             namespace = self._own_globals = self._namespace(context.log)
@@ -266,27 +268,27 @@ class Session(Exchange):
             name, kind = _FROM_CLOUD[len(subject)]
             function = namespace.get(name)
             has_value = function is not None and function(context, kind(subject)) is not None
-        # functions and globals hold each other: without this only the garbage collector
-        # would free a run, and what ends with it is part of it
+        # functions and globals refer to each other: without this, only the garbage collector
+        # would free them, but destructors must run within their own run
         self._own_globals.clear()
         return has_value
 
     def _fail(
         self, words: list[int], parts: list[bytes], context: Context, error: BaseException
     ) -> bool:
-        # whether the device has no further runs in this call: a batch of loops must not take
-        # an hour, and the host hears of the first only when all are done
+        # returns whether the device has no further runs in this call: a batch of endless loops
+        # must not take an hour, and the host gets all results only at its end
         if isinstance(error, MemoryError) and self._deferral.is_likely:
-            self._deferral.has_failed = True  # what waits may have taken it
+            self._deferral.has_failed = True  # waiting tensors may have used the memory
         write_failure(words, parts, context._log_, self._described(error))
         self._stops += self._was_stopped
         self._device_stops += self._was_stopped
-        self._own_globals.clear()  # not before what it raised was described
+        self._own_globals.clear()  # only after the exception was described
         strikes = self._program.limits[4]
         return self._device_stops >= strikes or self._stops >= strikes * TASK_FACTOR
 
     def stop(self, *, for_memory: bool = False) -> None:
-        """Stop the run at hand, for its time or its memory; a pending call makes this call."""
+        """Stop the current run for its time or its memory; called by a pending call."""
         self._stopper.stop(for_memory=for_memory)
 
     def _quarantined(self, device_id: str) -> tuple[str, str]:
@@ -297,8 +299,8 @@ class Session(Exchange):
     def _described(self, error: BaseException) -> tuple[str, str]:
         program, stopper = self._program, self._stopper
         is_ours = isinstance(error, (RunStopped, StepsExceeded))
-        # not while every line raises; what a script raised makes its text by the script's
-        # own code, which may have to be stopped, too
+        # describe one of our exceptions only after release, when lines no longer raise; the
+        # text of a script's exception comes from its own code, which may have to be stopped
         self._was_stopped = is_ours
         was_told = is_ours and stopper.release()
         name, text = describe(error, program.file)
@@ -309,7 +311,7 @@ class Session(Exchange):
             was_told = stopper.release()
         place = text.partition(f": {name}")[0] or program.file
         if was_told and stopper.is_for_memory:
-            text = "ran when its process had too much memory (runtime.memory)"
+            text = "ran while its process used too much memory (runtime.memory)"
             return "RunStopped", f"{place}: RunStopped: {text} and was stopped"
         if was_told:
             text = f"took longer than {program.limits[3] / 1000:g} s (limits.wallTime)"
@@ -318,7 +320,7 @@ class Session(Exchange):
         return "StepsExceeded", f"{place}: StepsExceeded: {text}"
 
     def _shared_globals(self) -> dict[str, Any] | None:
-        # executed in the first call and kept: its body raised nothing when it was bound
+        # executed at the first call and kept; the body raised nothing at the binding
         if self._shared is None and self._program.shares_globals:
             namespace = self._namespace(Log(0))
             exec(self._program.code, namespace)
@@ -326,7 +328,7 @@ class Session(Exchange):
         return self._shared
 
     def _namespace(self, log: Log) -> dict[str, Any]:
-        # dataclasses looks a class's module up by name
+        # dataclasses looks up a class's module by name
         module = sys.modules[SCRIPT_MODULE] = ModuleType(SCRIPT_MODULE)
         namespace = module.__dict__
         namespace["__builtins__"] = self._builtins
@@ -335,12 +337,12 @@ class Session(Exchange):
 
 
 def _check_run(namespace: dict[str, Any]) -> None:
-    # the gate saw a function of that name, not what became of it
+    # the gate saw a function of that name, but the body may have replaced it
     if not callable(namespace.get("run")):
-        raise TypeError("'run' is no function any more when the script's body is done")
+        raise TypeError("'run' is not a function after the script's body has run")
 
 
 def _flat(packed: bytes) -> dict[str, Any] | bytes:
-    # a copy of a flat dict is as good as unmarshalling it anew, and ten times as fast
+    # copying a flat dict equals unmarshalling it again, and is ten times as fast
     config: dict[str, Any] = marshal.loads(packed, allow_code=False)  # noqa: S302 - made by the host
     return packed if any(isinstance(v, (dict, list)) for v in config.values()) else config

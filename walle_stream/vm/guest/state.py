@@ -1,11 +1,11 @@
 """A device's state of a task, as one run sees it.
 
-Values cross as JSON bytes. A run writes into its own overlay; the session puts
-the overlay over the device's state when the run has succeeded and drops it
-when it has failed. Later runs of the same device in the batch see what was put,
-exactly as they would in a batch of their own.
+Values cross as JSON bytes. A run writes into its own overlay. The session merges
+the overlay into the device's state if the run succeeds, and drops it if the run
+fails. Later runs of the same device in the batch see the merged state, exactly as
+in a batch of their own.
 
-Names like ``_base_`` are refused to scripts by the gate (``rules``).
+The gate refuses names like ``_base_`` to scripts (``rules``).
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ STATE_KEY_MAX_BYTES: Final = 1_024
 """Longest key of a state entry, in bytes of UTF-8."""
 
 type Overlay = dict[str, bytes | None]
-"""What a run changes: values by key, None for a deleted one."""
+"""Changes of a run: values by key, None for a deleted one."""
 
 
 def refuse_copy(name: str) -> Callable[[object], Never]:
-    """Make a ``__reduce__`` that refuses: a copy would count anew towards the run's limits."""
+    """Make a ``__reduce__`` that refuses, because a copy would count limits from zero again."""
 
     def refuse(_: object) -> Never:
         raise TypeError(f"{name} cannot be copied")
@@ -34,29 +34,29 @@ class State:
 
     __slots__ = ("_base_", "_overlay_", "_written_bytes_")
 
-    _written_bytes_: int  # keys and values, also of what was put over later
+    _written_bytes_: int  # keys and values, overwritten ones included
 
     def __init__(self, base: dict[str, bytes]) -> None:
-        """Look at what earlier runs left; only read."""
+        """Wrap the state that earlier runs left; ``base`` is only read."""
         self._base_ = base
-        self._overlay_: Overlay | None = None  # made by the first change: many runs only read
+        self._overlay_: Overlay | None = None  # made at the first change; many runs only read
 
     __reduce__ = refuse_copy("ctx.state")
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value or the default; decoded anew at each call: changing it stores nothing."""
+        """Return a new copy of a value, or the default; changing the copy stores nothing."""
         overlay = self._overlay_
         data = overlay[key] if overlay and key in overlay else self._base_.get(key)
         return default if data is None else decode_json(data)
 
     def put(self, key: str, value: Any) -> None:
-        """Store a JSON value; what the script does to it later is not stored.
+        """Store a JSON value; later changes of the object are not stored.
 
         A key has 1 to 1,024 bytes of UTF-8.
 
         Raises:
             TypeError: The key is not text, or the value is not JSON.
-            ValueError: The key is empty, too long or not valid Unicode; or
+            ValueError: The key is empty, too long or not valid Unicode, or
                 the value has NaN, infinity or invalid text.
         """
         if type(key) is not str:
@@ -75,12 +75,12 @@ class State:
             self._written_bytes_ += size_bytes + len(data)
 
     def delete(self, key: str) -> None:
-        """Remove an entry; nothing happens when there is none.
+        """Remove an entry; do nothing if it is missing.
 
         Raises:
             TypeError: The key is not text.
         """
-        if type(key) is not str:  # a script's own kind would be asked after the run
+        if type(key) is not str:  # a script's own subclass would be called after the run
             raise TypeError(f"a state key is text, not {type(key).__name__}")
         if key in self:
             if self._overlay_ is None:
@@ -99,7 +99,7 @@ class State:
         return sorted(names)
 
     def __contains__(self, key: str) -> bool:
-        """Tell whether there is an entry."""
+        """Return whether the state has an entry."""
         overlay = self._overlay_
         if overlay and key in overlay:
             return overlay[key] is not None
@@ -107,14 +107,14 @@ class State:
 
 
 def state_bytes(state: dict[str, bytes]) -> int:
-    """Return how large a state is, keys and values together."""
+    """Return the bytes of a state, keys and values together."""
     names = "".join(state)
     names_bytes = len(names) if names.isascii() else len(names.encode())
     return names_bytes + sum(map(len, state.values()))
 
 
 def merge(state: dict[str, bytes], overlay: Overlay) -> None:
-    """Put a run's changes over a state, in place; None deletes a key."""
+    """Merge a run's changes into a state, in place; None deletes a key."""
     if None in overlay.values():
         for key, data in overlay.items():
             if data is None:
@@ -126,13 +126,13 @@ def merge(state: dict[str, bytes], overlay: Overlay) -> None:
 
 
 def grown_bytes(state: dict[str, bytes], view: State, held_bytes: int, max_bytes: int) -> int:
-    """Refuse a run that lets a state grow beyond its bound.
+    """Refuse a run that makes a state grow beyond its bound.
 
-    ``held_bytes`` is the most that the state has before the run, the result the most after it; -1
-    where nobody knows.
+    ``held_bytes`` is an upper bound of the state's size before the run, and the result is one
+    after it; -1 means unknown.
 
     Raises:
-        ValueError: It grows beyond the bound; one that shrinks is let through.
+        ValueError: The state grows beyond the bound; a state that shrinks may stay above it.
     """
     if held_bytes < 0:
         held_bytes = state_bytes(state)

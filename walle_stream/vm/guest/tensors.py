@@ -1,9 +1,9 @@
-"""Tensors: expressions that the host evaluates, many in one crossing.
+"""Tensors: expressions that the host evaluates, many in one request.
 
-``ctx.tensor(values)`` makes one; operators and methods make others without
-computing anything. ``tolist``, ``item`` and ``tobytes`` ask the host for the
-value, ``ctx.evaluate(a, b)`` for several at once. What was asked for is kept: a
-tensor that has its value is a constant in whatever is built on it.
+``ctx.tensor(values)`` makes a tensor. Operators and methods make further tensors
+without computing anything. ``tolist``, ``item`` and ``tobytes`` get the value from
+the host, and ``ctx.evaluate(a, b)`` gets several at once. A known value is kept, so
+the tensor is a constant in later expressions.
 """
 
 from array import array
@@ -16,7 +16,7 @@ class Host(Protocol):
     """The way to the host."""
 
     def evaluate(self, tensors: "Iterable[Tensor]") -> None:
-        """Let it compute tensors, in one crossing; those with a value need none."""
+        """Compute all tensors without a value, in one request."""
 
 
 CODES: Final[dict[str, Any]] = {
@@ -26,10 +26,10 @@ CODES: Final[dict[str, Any]] = {
     "int64": "q",
     "uint8": "B",
 }
-"""What ``array`` calls the dtypes."""
+"""Type codes of ``array`` for the dtypes."""
 
 EARLIER: Final = "earlier"
-"""Operator of a tensor that a request before asks for, and whose value is not known yet."""
+"""Operator of a tensor whose value comes from an earlier request and is not known yet."""
 
 _MAX_DIMS: Final = 8
 
@@ -41,7 +41,7 @@ def _binary(operator: str, *, is_right: bool = False) -> "Callable[[Tensor, obje
         tensor = _as_tensor(self._host_, other)
         return Tensor(self._host_, operator, (tensor, self) if is_right else (self, tensor))
 
-    method.__name__ = method.__qualname__ = operator  # what an error of a script says
+    method.__name__ = method.__qualname__ = operator  # the name in a script's errors
     return method
 
 
@@ -54,7 +54,7 @@ def _unary(operator: str) -> "Callable[[Tensor], Tensor]":
 
 
 class Tensor:
-    """An expression; cannot be changed."""
+    """An immutable expression."""
 
     __slots__ = ("_host_", "_inputs_", "_operator_", "_parameters_", "_value_")
 
@@ -78,16 +78,16 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its dimensions; asks the host."""
+        """Dimensions of the tensor, from the host."""
         return self._known_()[1]
 
     @property
     def dtype(self) -> str:
-        """``float32``, ``float64``, ``int32``, ``int64`` or ``uint8``; asks the host."""
+        """``float32``, ``float64``, ``int32``, ``int64`` or ``uint8``, from the host."""
         return self._known_()[0]
 
     def tolist(self) -> Any:
-        """Return its elements as nested lists, a number for no dimensions; asks the host."""
+        """Return the elements from the host as nested lists; a number for no dimensions."""
         dtype, shape, data = self._known_()
         values: list[Any] = list(memoryview(data).cast(CODES[dtype]))
         for size in reversed(shape[1:]):
@@ -95,10 +95,10 @@ class Tensor:
         return values if shape else values[0]
 
     def item(self) -> int | float:
-        """Return the only element; asks the host.
+        """Return the only element, from the host.
 
         Raises:
-            ValueError: There is not exactly one.
+            ValueError: The tensor does not have exactly one element.
         """
         dtype, shape, data = self._known_()
         if prod(shape) != 1:
@@ -107,7 +107,7 @@ class Tensor:
         return number
 
     def tobytes(self) -> bytes:
-        """Return its elements in row-major order, little-endian; asks the host."""
+        """Return the elements from the host in row-major order, little-endian."""
         return self._known_()[2]
 
     def _count_(self) -> int:
@@ -136,34 +136,34 @@ class Tensor:
     sqrt, tanh, sigmoid, relu = _unary("sqrt"), _unary("tanh"), _unary("sigmoid"), _unary("relu")
 
     def softmax(self, axis: int = -1) -> "Tensor":
-        """Return shares that add up to one along a dimension."""
+        """Return the softmax along a dimension."""
         return self._then_("softmax", axis=axis)
 
     def round(self, digits: int = 0) -> "Tensor":
-        """Return the nearest numbers with 0 to 15 digits behind the point, ties to even.
+        """Round to 0 to 15 decimal places, ties to even.
 
         float32 holds about seven digits in all, float64 fifteen.
         """
         return self._then_("round", digits=digits)
 
     def sum(self, axis: int | None = None) -> "Tensor":
-        """Add up along a dimension; None for all."""
+        """Return the sum along a dimension; None for all elements."""
         return self._then_("sum", axis=axis)
 
     def mean(self, axis: int | None = None) -> "Tensor":
-        """Return the mean along a dimension; None for all."""
+        """Return the mean along a dimension; None for all elements."""
         return self._then_("mean", axis=axis)
 
     def max(self, axis: int | None = None) -> "Tensor":
-        """Return the largest along a dimension; None for all."""
+        """Return the maximum along a dimension; None for all elements."""
         return self._then_("max", axis=axis)
 
     def min(self, axis: int | None = None) -> "Tensor":
-        """Return the smallest along a dimension; None for all."""
+        """Return the minimum along a dimension; None for all elements."""
         return self._then_("min", axis=axis)
 
     def argmax(self, axis: int | None = None) -> "Tensor":
-        """Return where the largest is, int64; None for all, counted in row-major order."""
+        """Return the index of the maximum as int64; None for all, in row-major order."""
         return self._then_("argmax", axis=axis)
 
     def reshape(self, *shape: int) -> "Tensor":
@@ -171,23 +171,23 @@ class Tensor:
         return self._then_("reshape", shape=list(shape))
 
     def transpose(self, *axes: int) -> "Tensor":
-        """Return it with its dimensions in another order; no order reverses it."""
+        """Return the tensor with reordered dimensions; without ``axes`` reversed."""
         return self._then_("transpose", axes=list(axes) or None)
 
     def take(self, indices: "Tensor | Sequence[int]", axis: int = 0) -> "Tensor":
-        """Return the slices at some places of a dimension, as an embedding does."""
+        """Return the slices at indices of a dimension, like an embedding."""
         if not isinstance(indices, Tensor):
             indices = make_tensor(self._host_, indices, None if indices else "int64", None)
         return Tensor(self._host_, "take", (self, indices), {"axis": axis})
 
     def astype(self, dtype: str) -> "Tensor":
-        """Return it with elements of another kind; see ``dtype``."""
+        """Return the tensor with another dtype; see ``dtype``."""
         return self._then_("astype", dtype=dtype)
 
     def __repr__(self) -> str:
-        """Show the value if it is known; asks only for what was emitted."""
+        """Show the value if it is known; only an emitted tensor gets it from the host."""
         if self._value_ is None and self._operator_ == EARLIER:
-            self._known_()  # whether it waits must not be seen
+            self._known_()  # a script must not see whether its tensor waits
         if self._value_ is None:
             return f"Tensor({self._operator_!r}, not evaluated)"
         return f"Tensor({self.tolist()!r}, {self._value_[0]!r})"
@@ -199,9 +199,9 @@ def make_tensor(
     """Make a constant; see ``Context.tensor``.
 
     Raises:
-        TypeError: Something else than numbers.
-        ValueError: Lists of different lengths, too many dimensions, an unknown
-            dtype, or a shape that does not fit.
+        TypeError: A value is not a number.
+        ValueError: Lists have different lengths, there are too many dimensions,
+            the dtype is unknown, or the shape does not fit.
     """
     if dtype is not None and dtype not in CODES:
         raise ValueError(f"a tensor's dtype is one of {', '.join(CODES)}, not {dtype!r}")
@@ -224,12 +224,12 @@ def make_tensor(
 
 
 def concatenate(host: Host, tensors: Iterable[Tensor], axis: int) -> Tensor:
-    """Put tensors, at least one, one behind the other along a dimension."""
+    """Concatenate one or more tensors along a dimension."""
     return Tensor(host, "concat", tuple(map(checked, tensors)), {"axis": axis})
 
 
 def run_model(host: Host, model: str, inputs: Iterable[object], output: int) -> Tensor:
-    """Run a model of the host on tensors, or what makes them; see ``Context.run_model``."""
+    """Run a model of the host on tensors, or on their values; see ``Context.run_model``."""
     tensors = tuple(_as_tensor(host, value) for value in inputs)
     return Tensor(host, "model", tensors, {"name": model, "output": output})
 
@@ -238,7 +238,7 @@ def checked(value: Tensor) -> Tensor:
     """Return a tensor of a script; refuse anything else.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The value is not a tensor.
     """
     if not isinstance(value, Tensor):
         raise TypeError(f"a tensor is needed here, not {type(value).__name__}: ctx.tensor(...)")

@@ -1,18 +1,19 @@
-"""What another interpreter says of a script, or of the modules that one needs; runs inside it.
+"""Check of a script, or of its modules, that runs inside another interpreter.
 
 ``build`` starts the interpreter with this file as its program (``-I -S -B``),
-writes one request to its stdin and reads one answer, both JSON. It needs
-nothing but its standard library and the folder that holds ``walle_stream``.
+writes one request to its stdin and reads one answer, both JSON. The interpreter
+needs only its standard library and the folder that holds ``walle_stream``.
 
-- ``{"root", "source", "file"}``: does a script pass here? Answer: ``{"tag"}``, the
-  interpreter's ``sys.implementation.cache_tag``.
-- ``{"root", "imports"}``: what do these modules bring with them? Answer:
-  ``{"tag", "base", "modules"}``, each ``[bytecode in hexadecimal digits, [extension
-  modules]]``: what the guest library needs itself, and what comes on top. It is
-  found by importing and looking; what this file imports itself at its head must
-  therefore be part of the guest library's own imports.
+- ``{"root", "source", "file"}`` asks whether a script passes here. The answer is
+  ``{"tag"}``, the interpreter's ``sys.implementation.cache_tag``.
+- ``{"root", "imports"}`` asks for the modules that these modules import. The answer
+  is ``{"tag", "base", "modules"}``: ``base`` for the guest library, ``modules`` for
+  the rest. Each is ``[bytecode in hexadecimal digits, [extension modules]]``. The
+  modules are found by importing them, so this file may import at its head only
+  modules that the guest library imports, too.
 
-Or ``{"error", "line", "column", "python"}``; line -1: it is the interpreter that is wrong.
+An error is ``{"error", "line", "column", "python"}``; line -1 means that the
+interpreter itself is unsuitable.
 """
 
 import json
@@ -23,17 +24,17 @@ from importlib import import_module
 from typing import Any, Final
 
 PYTHON_MIN: Final = (3, 13)
-"""Oldest Python that can have isolated interpreters as we use them."""
+"""Oldest Python with isolated interpreters as we use them."""
 
-# what the C code of any script may import, whatever the script names
+# modules that C code may import in any script
 _ALWAYS: Final = ("_pylong", "annotationlib", "copyreg", "time", "typing", "warnings")
-# what allowed modules import when they are used, not when they are imported
+# modules that allowed modules import at their use, not at their own import
 _LATER: Final = {"datetime": ("_strptime",), "decimal": ("_pydecimal",)}
 _OWN: Final = ("__main__", "walle_stream")
 
 
 def main() -> None:
-    """Answer the request on stdin; see the module."""
+    """Answer the request on stdin; see the module's docstring."""
     request = json.load(sys.stdin)
     json.dump(_answer(request), sys.stdout)
 
@@ -41,7 +42,7 @@ def main() -> None:
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     if sys.implementation.name != "cpython" or sys.version_info < PYTHON_MIN:
         name = f"{sys.implementation.name} {sys.version.partition(' ')[0]}"
-        return _error(f"it is {name}, tasks need CPython 3.13 or newer", -1)
+        return _error(f"it is {name}, but tasks need CPython 3.13 or newer", -1)
     sys.path.append(request["root"])
     tag = {"tag": sys.implementation.cache_tag}
     if "source" in request:
@@ -76,7 +77,7 @@ def _import_if_there(name: str) -> None:
 
 
 def _checked(source: str, file: str) -> dict[str, Any] | None:
-    # program.compile_program needs more than a bare interpreter has
+    # program.compile_program needs packages that a bare interpreter does not have
     gate = import_module("walle_stream.vm.gate")
     try:
         gate.compile_script(source, file, file)
@@ -101,11 +102,11 @@ def _weighed(names: Iterable[str]) -> tuple[str, list[str]]:
 
 
 def _spec(name: str) -> Any:
-    # None: a second name that a module gives itself or another one (os.path)
+    # None for a second name of a module (os.path)
     spec = getattr(sys.modules[name], "__spec__", None)
     if spec is not None and spec.name == name:
         return spec
-    # or its own file puts another module in its place (collections.abc in 3.13)
+    # or the module's own file replaces it by another one (collections.abc in 3.13)
     parent = name.rpartition(".")[0]
     path = getattr(sys.modules[parent], "__path__", ()) if parent else None
     return import_module("importlib.machinery").PathFinder.find_spec(name, path)

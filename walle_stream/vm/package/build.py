@@ -1,7 +1,7 @@
-"""Makes task packages: checks a script, with other interpreters too, and packs it.
+"""Builder of task packages: checks a script, also with other interpreters, and packs it.
 
-Each of those checks in a process of its own (``asking``). Place in the flow:
-``app`` reads the definition and the files, this makes the bytes, ``reader`` reads them.
+Each other interpreter checks in its own process (``asking``). Place in the data flow: ``app``
+reads the definition and the files, this module makes the bytes, and ``reader`` reads them.
 """
 
 import hashlib
@@ -39,10 +39,10 @@ from walle_stream.vm.package.reader import (
 from walle_stream.vm.program import TaskProgram, compile_program, script_error
 
 WORKER_TIMEOUT_S: Final = 120
-"""Longest time that an interpreter may take for its answer."""
+"""Longest wait for an interpreter's answer."""
 
 _ROOT: Final = Path(walle_stream.__file__).resolve().parents[1]
-_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest date in a zip
 
 
 def build_package(
@@ -53,17 +53,17 @@ def build_package(
 ) -> bytes:
     """Check a task and pack it; the same input gives the same bytes.
 
-    The script is checked with ``pythons``, too, some 0.2 s each: paths, names on PATH, or versions
-    like ``3.13``.
+    ``pythons`` check the script, too, in about 0.2 s each. They are paths, names on PATH, or
+    versions like ``3.13``.
 
     Raises:
-        ScriptError: The script is wrong, for this interpreter or another.
-        PackageError: An interpreter is not there or cannot take part, or the
-            resources are too large or wrongly named.
+        ScriptError: The script is wrong for this interpreter or another.
+        PackageError: An interpreter is missing or unsuitable, or the resources
+            are too large or wrongly named.
     """
     contents = dict(sorted((resources or {}).items()))
     program = program_of(task, source, contents)
-    compile_program(program)  # this one finds what is wrong on every Python
+    compile_program(program)  # finds the problems that every Python has
     tags = {CURRENT_TAG, *(_check_with(name, program) for name in pythons)}
     members = {
         SCRIPT: source.encode("utf-8"),
@@ -77,7 +77,7 @@ def build_package(
 
 
 def _check_with(python: str, program: TaskProgram) -> str:
-    # what that interpreter is called
+    # returns the interpreter's tag
     answer = ask_interpreter(python, {"source": program.source, "file": program.file})
     if "error" in answer:
         text = f"for Python {answer['python']}: {answer['error']}"
@@ -86,18 +86,18 @@ def _check_with(python: str, program: TaskProgram) -> str:
 
 
 def ask_interpreter(python: str, request: Mapping[str, object]) -> dict[str, Any]:
-    """Ask an interpreter as ``asking`` documents; blocks for some 0.2 s.
+    """Send an interpreter a request that ``asking`` documents; blocks for about 0.2 s.
 
     ``python`` is a path, a name on PATH, or a version.
 
     Raises:
-        PackageError: It is not there, or cannot take part.
+        PackageError: The interpreter is missing or unsuitable.
     """
     answer = _answer(python, {"root": str(_ROOT), **request})
     if answer.get("line", 0) >= 0:
         return answer
     raise PackageError(
-        f"the interpreter {python!r} cannot take part: {answer['error']}: name another one", python
+        f"the interpreter {python!r} cannot be used: {answer['error']}: name another one", python
     )
 
 
@@ -123,8 +123,8 @@ def _answer(python: str, request: Mapping[str, object]) -> dict[str, Any]:
         raise _no_answer(python, str(error)) from error
     if isinstance(answer, dict) and ("error" in answer or "tag" in answer):
         return answer
-    lines = process.stderr.strip().splitlines() or ["no word"]
-    # Python ends with what is wrong, the shims of version managers begin with it
+    lines = process.stderr.strip().splitlines() or ["no output"]
+    # Python's last line has the error; the shims of version managers have it in the first
     is_python = lines[0].startswith(("Traceback", "File "))
     raise _no_answer(python, lines[-1 if is_python else 0].strip())
 
@@ -138,7 +138,7 @@ def _no_answer(python: str, text: str) -> PackageError:
 
 
 def _check_bounds(task: str, resources: Mapping[str, bytes], members: Sequence[bytes]) -> None:
-    # what no reader would take must not be made
+    # refuse to build a package that readers would refuse
     for name in resources:
         if not RESOURCE_NAME.fullmatch(name) or len(name) > RESOURCE_NAME_MAX:
             raise PackageError(
@@ -165,7 +165,7 @@ def _sealed(members: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in members.items():
             info = zipfile.ZipInfo(name, _EPOCH)
-            info.create_system = 3  # unix, also where the builder is none
+            info.create_system = 3  # Unix, whatever the builder's system
             info.external_attr = 0o100644 << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, data, compresslevel=9)

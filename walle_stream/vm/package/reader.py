@@ -1,22 +1,21 @@
-"""A task package: one file with all that a device needs to run a task.
+"""Reader of task packages: one file with everything that a device needs to run a task.
 
-``NAME-VERSION.walle`` is a zip whose comment is a seal. Its members, in this
-order, each deflated, dated 1980-01-01, with the mode 0644 of a regular file::
+``NAME-VERSION.walle`` is a zip whose comment is a seal. Its members have this order.
+Each is deflated, dated 1980-01-01, and has the mode 0644 of a regular file::
 
-    manifest.json               what follows, see ``Manifest``; UTF-8
+    manifest.json               list of the other members, see ``Manifest``; UTF-8
     script.py                   the task's script, UTF-8
-    resources/NAME              files of the task, as they were
+    resources/NAME              files of the task, unchanged
 
-The NAMEs ascend. The file ends with the zip's end record (22 bytes) and its
-comment: the 13 bytes ``walle-sha256:`` and 64 lower-case hexadecimal digits, the
+The NAMEs ascend. The file ends with the zip's end record (22 bytes) and its comment:
+the 13 bytes ``walle-sha256:`` and 64 lower-case hexadecimal digits. The digits are the
 SHA-256 of every byte before them. The same input gives the same bytes.
 
-The device compiles the script, by its own gate and with its own guards: what an
-earlier or a changed builder left out is put in here, and nothing of a package is
-ever unmarshalled. The seal finds damage, not malice: who may send a package to a
-device is for the deployment to say.
+The device compiles the script with its own gate and guards, so it does not depend on
+the builder's, and no part of a package is ever unmarshalled. The seal detects damage,
+not malice: the deployment decides which senders a device accepts.
 
-Reading is bounded and looks at every byte before anything is parsed.
+Reading is bounded, and checks every byte before anything is parsed.
 """
 
 import hashlib
@@ -44,10 +43,10 @@ MANIFEST: Final = "manifest.json"
 SCRIPT: Final = "script.py"
 SUFFIX: Final = ".walle"
 SEAL: Final = b"walle-sha256:"
-"""Begins the zip's comment; the digest's 64 digits follow."""
+"""Start of the zip's comment; the 64 digits of the digest follow."""
 
 RESOURCE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-"""What a resource may be called: relative, no part of it begins with a dot."""
+"""Allowed names of resources: relative paths without a part that begins with a dot."""
 
 RESOURCE_NAME_MAX: Final = 200
 PACKAGE_MAX_BYTES: Final = 256 * 1024 * 1024
@@ -55,21 +54,21 @@ PACKAGE_MAX_BYTES: Final = 256 * 1024 * 1024
 
 MANIFEST_MAX_BYTES: Final = 4 * 1024 * 1024
 SCRIPT_MAX_BYTES: Final = 1024 * 1024
-"""Largest script: parsing one takes some hundred times its size."""
+"""Largest script; parsing takes about a hundred times its size in memory."""
 
 MEMBERS_MAX: Final = 1_100
-"""Most members; a definition names at most 1,000 resources."""
+"""Largest number of members; a definition names at most 1,000 resources."""
 
 CURRENT_TAG: Final = sys.implementation.cache_tag or sys.implementation.name
-"""What this interpreter is called."""
+"""Tag of this interpreter."""
 
 _SEAL_BYTES: Final = len(SEAL) + 64
 _END_BYTES: Final = 22 + _SEAL_BYTES
 _LOCATOR_BYTES: Final = 20
 _DIRECTORY_MAX_BYTES: Final = MEMBERS_MAX * 512
 _UTF8_NAME: Final = 0x800
-_PLAIN: Final = {0, stat.S_IFREG, stat.S_IFDIR}  # a folder is no member that a manifest can name
-# everything that zipfile lets through from a file made to be wrong
+_PLAIN: Final = {0, stat.S_IFREG, stat.S_IFDIR}  # a manifest cannot name a folder anyway
+# all errors that zipfile raises for malicious files
 _BROKEN: Final = (
     *(zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError),
     *(RuntimeError, ArithmeticError, MemoryError),
@@ -88,7 +87,7 @@ _Trigger = Annotated[
 
 
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The task's definition, whole: a host needs no YAML beside the package."""
+    """The complete definition of the task, so that a host needs no YAML beside the package."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", max_length=63)]
     version: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
@@ -101,17 +100,17 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     config: dict[str, Any]
     limits: RunLimits
     pages: tuple[str, ...] | None = None
-    """Only events on these pages wake the task; on any page when null."""
+    """Pages whose events wake the task; all pages when null."""
     isolation: Isolation = "shared"
     confinement: Confinement = Confinement()
     entry: Literal["run"] = "run"
-    """The function that is called for each page sequence."""
+    """Name of the function that is called for each page sequence."""
     on_error: tuple[_Attempts, _BackoffMs, bool] = (1, 100, True)
-    """Attempts, pause, whether a dead letter is left."""
+    """Attempts, pause, and whether a failed run leaves a dead letter."""
 
     @property
     def file_name(self) -> str:
-        """``NAME-VERSION.walle``; what no file name should hold becomes ``_``."""
+        """``NAME-VERSION.walle``; characters unfit for file names become ``_``."""
         version = re.sub(r"[^A-Za-z0-9._+-]", "_", self.version)
         return f"{self.name}-{version}{SUFFIX}"
 
@@ -121,21 +120,21 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
     format: int
     guest_api: Annotated[int, msgspec.Meta(ge=1)]
-    """``guest.GUEST_API_VERSION`` that the script was written for."""
+    """``guest.GUEST_API_VERSION`` of the script."""
     task: PackagedTask
     interpreters: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    """The script was checked with these, such as ``cpython-314``; ascending."""
+    """Interpreters that checked the script, such as ``cpython-314``; ascending."""
     resources: dict[str, _Count]
-    """Bytes of each, by NAME."""
+    """Bytes of each resource, by NAME."""
 
 
 class TaskPackage(msgspec.Struct, frozen=True):
-    """A package that was read and is whole."""
+    """A package that was read and checked."""
 
     file: str
-    """For messages."""
+    """Name of the file, for messages."""
     size_bytes: int
-    """Of the whole file."""
+    """Size of the whole file."""
     manifest: Manifest
     manifest_bytes: int
     parts: Mapping[str, bytes]
@@ -143,13 +142,13 @@ class TaskPackage(msgspec.Struct, frozen=True):
     packed_bytes: Mapping[str, int]
     """Size of each member in the file, deflated."""
     sha256: str
-    """Of the whole file, in hexadecimal digits."""
+    """SHA-256 of the whole file, in hexadecimal digits."""
 
     def resource(self, name: str) -> bytes:
         """Return a resource by its name in ``spec.resources``.
 
         Raises:
-            PackageError: There is none of that name.
+            PackageError: The package has no resource of that name.
         """
         data = self.parts.get(f"resources/{name}")
         if data is None:
@@ -163,7 +162,7 @@ class TaskPackage(msgspec.Struct, frozen=True):
         return data
 
     def program(self, beside: Mapping[str, bytes] | None = None) -> CompiledProgram:
-        """Check and compile the script; a resource of ``beside`` takes the place of a packed one.
+        """Check and compile the script; a resource of ``beside`` replaces a packed one.
 
         Raises:
             PackageError: The script may not run here.
@@ -185,7 +184,7 @@ class TaskPackage(msgspec.Struct, frozen=True):
 
 
 def program_of(task: PackagedTask, source: str, resources: Mapping[str, bytes]) -> TaskProgram:
-    """Return what is compiled of a package; resources by name."""
+    """Return the program of a packaged task, for compiling; resources by name."""
     return TaskProgram(
         *(task.name, task.version, source, task.file, task.config, task.limits),
         *(task.isolation, task.state_version, resources),
@@ -196,8 +195,8 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
     """Read a package and check every byte of it; compiles nothing.
 
     Raises:
-        PackageError: It is no package, or altered, cut, too large, or of a
-            format that this version does not know.
+        PackageError: The file is not a package, or it is altered, truncated, too
+            large, or of a format that this version does not know.
     """
     file = "package" if isinstance(data_or_path, bytes) else str(data_or_path)
     data = data_or_path if isinstance(data_or_path, bytes) else _read_file(data_or_path, file)
@@ -244,7 +243,7 @@ def _read_file(path: Path, file: str) -> bytes:
 
 
 def _check_end(file: str, data: bytes) -> None:
-    # the end record, before zipfile believes it
+    # checks the end record before zipfile trusts it
     if len(data) > PACKAGE_MAX_BYTES:
         raise PackageError(
             f"{file}: expected at most {PACKAGE_MAX_BYTES} bytes, found more: it is no package, "
@@ -277,7 +276,7 @@ def _checked_members(file: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Z
     for info in infos:
         if info.compress_type != zipfile.ZIP_DEFLATED or info.flag_bits & ~_UTF8_NAME:
             _refuse(file, "is not simply deflated", info.filename)
-        # nothing here follows a link, but who unpacks it by hand does
+        # this module follows no link, but a person who unpacks the zip would
         if stat.S_IFMT(info.external_attr >> 16) not in _PLAIN:
             _refuse(file, "is not a plain file", info.filename)
     return by_name
@@ -312,7 +311,7 @@ def _read_manifest(
 def _checked_names(
     file: str, manifest: Manifest, infos: Mapping[str, zipfile.ZipInfo]
 ) -> list[str]:
-    """Return the members that the manifest names; the others must not be there."""
+    """Return the members that the manifest names; refuse any other member."""
     for name in manifest.resources:
         if not RESOURCE_NAME.fullmatch(name) or len(name) > RESOURCE_NAME_MAX:
             _refuse(file, f"a resource cannot be named {name[:RESOURCE_NAME_MAX]!r}", MANIFEST)
@@ -332,7 +331,7 @@ def _checked_names(
 
 
 def _part(file: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    # no more is inflated than the directory says, whose sum was looked at
+    # inflates no more than the directory declares, and its sum was checked
     try:
         data = archive.read(info)
     except _BROKEN as error:

@@ -1,10 +1,10 @@
-"""VMs in processes of their own: ``machine.ProcessMachine`` is what a pool uses.
+"""VMs in their own processes; a pool uses ``machine.ProcessMachine``.
 
-In come a program and how it is confined (``settings.ProcessSettings``). Out comes a
-``vm.machine.Machine`` with the same guest, frames and results as one in an interpreter, and
-the measures that are in force. ``start`` starts the child; ``child`` and ``guard`` run inside
-it, with the standard library alone; ``memory`` is what both sides share.
+The input is a program and its confinement (``settings.ProcessSettings``). The output is a
+``vm.machine.Machine`` with the same guest, frames and results as a VM in an interpreter, and
+the measures in force. ``start`` starts the child. ``child`` and ``guard`` run inside it, with
+the standard library alone. ``memory`` is shared by both sides.
 
-The room never lets the child see the script before it took its measures, waits for a child
-without an end, believes a number that the child writes, or leaves one alive without its host.
+The child never sees the script before its measures are in force, and never outlives its host.
+The host never waits for a child without a limit, and trusts no number that the child writes.
 """

@@ -1,17 +1,17 @@
 """Entry of a process VM's child: the guest library behind a process boundary.
 
-The host starts a bare Python with one line that executes the modules handed
-over by descriptor (``walle_stream.vm.process.start``) and calls ``main``. The
-child takes its buffers, imports what the script may need, locks itself down,
-binds the script and serves as a VM in the host does. It runs until it is killed.
+The host starts a bare Python with one line (``walle_stream.vm.process.start``). The
+line executes the modules that a descriptor delivers, and calls ``main``. The child
+takes its buffers, imports modules that the script may need, and locks itself down.
+Then it binds the script and serves like a VM in the host. It runs until it is killed.
 
 **Control page**, shared with the host::
 
-    u64   number of the run at hand, 0 for none
+    u64   number of the current run, 0 for none
     u64   bytes of the inbox        } written by the host
     u64   bytes of the outbox       }
     u64   measures in force, a bit for each of ``MEASURES``
-    ...   at ``TEXT_AT``: why the child ended, UTF-8, ended by a zero
+    ...   at ``TEXT_AT``: reason of the child's end, UTF-8, ended by a zero
 """
 
 import marshal
@@ -42,18 +42,18 @@ CONTROL_BYTES: Final = 4096
 """Size of the control page."""
 
 CONTROL: Final = Struct("<QQQQ")
-"""Its fields: run number, bytes of the inbox, bytes of the outbox, measures."""
+"""Fields of the control page: run number, bytes of the inbox, bytes of the outbox, measures."""
 
 TEXT_AT: Final = 64
-"""Where the text on the control page begins; it ends with the page at the latest."""
+"""Offset of the text on the control page; the text ends with the page at the latest."""
 
 STOP_SIGNAL: Final = signal.SIGUSR1
-"""Asks the child to stop the run at hand."""
+"""Asks the child to stop the current run."""
 
 _FAILED: Final = 70
-_LATER: Final = ("mmap.__new__",)  # buffers grow, over the descriptors that it has
-_FIRST_FD: Final = 3  # after those of the standard streams, which are /dev/null
-# What runs later and would import it from files: C code, codecs, string.Template.
+_LATER: Final = ("mmap.__new__",)  # allowed later, because buffers grow over known descriptors
+_FIRST_FD: Final = 3  # after the standard streams, which are /dev/null
+# Modules that C code, codecs and string.Template would later import from files.
 _NEEDED_LATER: Final = (
     *("_pylong", "_strptime", "annotationlib", "copyreg", "re", "time", "typing", "unicodedata"),
     *("warnings", "encodings.ascii", "encodings.latin_1", "encodings.cp1252"),
@@ -74,8 +74,8 @@ def main(
     Args:
         settings: The fields of ``GuardSettings``.
         required: Measures without which no script is bound.
-        fds: Of the control page, the inbox, the outbox, the host's ring and
-            the ring back.
+        fds: Descriptors of the control page, the inbox, the outbox, the host's
+            ring and the ring back.
         packed: The program, as ``CompiledProgram.packed``.
     """
     control = None
@@ -84,7 +84,7 @@ def main(
         if DIES_WITH_HOST not in guard.off:
             tie_to_host(guard.host_pid)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # meant for the host, which ends in its own order
+            # these signals are for the host, which ends the child in order
             signal.signal(number, signal.SIG_IGN)
         fds = _alone(fds)
         control = memoryview(mmap(fds[0], CONTROL_BYTES, trackfd=False))
@@ -100,12 +100,12 @@ def main(
                 import_module(name)
                 seal()  # before another module uses it
         if "decimal" in sys.modules:
-            import_module("_pydecimal")  # writes what its C code cannot
+            import_module("_pydecimal")  # formats values that the C code cannot
         measures = lock_down(guard, fds)
         _write_measures(control, measures)
         if set(required) <= set(measures):
             _serve(session, packed, control, fds)
-    except BaseException as error:  # noqa: BLE001 - whatever it was, the process ends
+    except BaseException as error:  # noqa: BLE001 - the process ends after any error
         if control is not None:
             text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
             text = text[: CONTROL_BYTES - TEXT_AT]
@@ -119,7 +119,7 @@ def _serve(session: Session, packed: bytes, control: memoryview, fds: Sequence[i
     while True:
         os.write(done, RING)
         session.serve(wake, done, 0)
-        session.share(*_buffers(control, fds))  # it was told to leave: for other buffers
+        session.share(*_buffers(control, fds))  # an order to leave means new buffers
 
 
 def _imports(packed: bytes) -> list[str]:
@@ -142,8 +142,8 @@ def _buffers(control: memoryview, fds: Sequence[int]) -> tuple[memoryview, memor
 
 
 def _alone(fds: Sequence[int]) -> list[int]:
-    # At the lowest numbers there are, and nothing beside them (libffi keeps its
-    # own file open): the limit of open files leaves no hole.
+    # Moves the descriptors to the lowest numbers and closes all others (libffi keeps its
+    # own file open), so that the limit of open files leaves no free number.
     end = _FIRST_FD + len(fds)
     parked = [fcntl(fd, F_DUPFD, end) for fd in fds]
     for number, fd in enumerate(parked, _FIRST_FD):

@@ -1,9 +1,9 @@
-"""What the child of a process VM does to itself before it sees a script.
+"""Confinement of a process VM's child by itself, before it sees a script.
 
-Runs inside the child, with the standard library alone, after everything that
-the script may need was imported: from then on the process can read and write
-the descriptors and the memory it holds, and next to nothing else. No way leads
-back. Each measure that a platform lacks is left out and told to the host,
+This module runs inside the child with the standard library alone, after all
+imports that the script may need. From then on the process can use its
+descriptors and its memory, and hardly anything else. The measures cannot be
+undone. A measure that a platform lacks is left out and reported to the host,
 which warns or refuses.
 """
 
@@ -35,8 +35,8 @@ _ALLOW: Final = 0x7FFF_0000
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 _PROT_EXEC: Final = 4
 
-# What a running guest needs, by AUDIT_ARCH: clocks, locks, memory, signals and
-# the descriptors it holds. Everything else is refused, what kernels add as well.
+# System calls of a running guest by architecture: clocks, locks, memory, signals and its
+# descriptors. All others are refused, also those that kernels add.
 _PLAIN_CALLS: Final = {
     "x86_64": {
         *(0, 1, 3, 5, 8, 17),  # read write close fstat lseek pread64
@@ -58,7 +58,7 @@ _PLAIN_CALLS: Final = {
     },
 }
 _AUDIT_ARCHITECTURES: Final = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
-# mmap, mprotect: never code that was not there; tgkill: abort() of itself
+# mmap and mprotect must not make new code; tgkill is for abort() in the child itself
 _MAPPING_CALLS: Final = {"x86_64": (9, 10), "aarch64": (222, 226)}
 _SIGNAL_CALL: Final = {"x86_64": 234, "aarch64": 131}
 
@@ -66,14 +66,14 @@ _FIRST_FREE_FD: Final = 3
 
 
 class GuardSettings(NamedTuple):
-    """What the host wants of a child; crosses to it as a plain tuple."""
+    """The host's settings for a child; sent to it as a plain tuple."""
 
     host_pid: int
     """The process that the child must not outlive."""
     memory_bytes: int
     """Private memory, interpreter included."""
     shared_bytes: int
-    """Address space beside it, for buffers shared with the host."""
+    """Further address space, for buffers shared with the host."""
     uid: int
     """User and group to become; -1 to stay."""
     off: tuple[str, ...]
@@ -81,7 +81,7 @@ class GuardSettings(NamedTuple):
 
 
 def tie_to_host(host_pid: int) -> bool:
-    """Die when the host dies, at once if it is gone; says whether the kernel sees to it."""
+    """Tie the child's life to the host's, or exit if the host is gone; return success."""
     done = _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != host_pid:
         os._exit(0)
@@ -89,7 +89,7 @@ def tie_to_host(host_pid: int) -> bool:
 
 
 def lock_down(settings: GuardSettings, fds: Collection[int]) -> tuple[str, ...]:
-    """Take all measures that this platform has, for the process's life; return those in force."""
+    """Take all measures of this platform for the process's life; return those in force."""
     return tuple(
         name for name, take in _STEPS.items() if name not in settings.off and take(settings, fds)
     )
@@ -143,7 +143,7 @@ def _filter_calls() -> bool:
         return False
     import ctypes  # noqa: PLC0415 - as above
 
-    # no ctypes.Structure: it imports files, which are out of reach by now
+    # no ctypes.Structure: it imports modules from files, which cannot be opened any more
     code = filter_program(architecture, os.getpid())
     kept = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(kept))
@@ -161,7 +161,7 @@ def _limit(*limits: tuple[int, int]) -> bool:
 
 
 def _limit_memory(settings: GuardSettings) -> bool:
-    # data is what counts; the address space stops shared mappings, which are no data
+    # the limit of data is the main one; the address space limits shared mappings, too
     if sys.platform != "linux":
         return False
     with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - no pathlib in the child
@@ -207,10 +207,10 @@ _STEPS: Final[dict[str, Callable[[GuardSettings, Collection[int]], bool]]] = {
     "own_user": lambda settings, _: _become(settings.uid),
     "no_processes": lambda *_: _limit((resource.RLIMIT_NPROC, 0)) and os.getuid() != 0,
     "not_dumpable": lambda *_: _prctl(_PR_SET_DUMPABLE, 0),
-    # a change of user makes the kernel forget whom the child dies with: tied again after it
+    # a change of user makes the kernel forget the tie to the host, so it is made again
     DIES_WITH_HOST: lambda settings, _: tie_to_host(settings.host_pid),
     "no_new_privileges": lambda *_: _prctl(_PR_SET_NO_NEW_PRIVS, 1),
     "syscall_filter": lambda *_: _filter_calls(),
 }
 MEASURES: Final = tuple(_STEPS)
-"""All measures, in the order in which they are taken."""
+"""All measures, in the order in which the child takes them."""

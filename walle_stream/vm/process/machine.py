@@ -1,16 +1,14 @@
-"""A VM in a process of its own: the guest library behind a process boundary.
+"""A VM in its own process: the guest library behind a process boundary.
 
-Looks to a pool like a ``VirtualMachine``, runs the same guest with the same
-frames, and keeps what an interpreter cannot: a run that loops inside C code or
-takes too much memory ends with its process, and a script that gets past the
-guards of its interpreter finds a process that can neither open a file nor
-reach the network, start a program or signal another process. See
-``docs/isolation.md`` for what is in force where.
+A pool uses it like a ``VirtualMachine``, with the same guest and the same frames.
+It also stops a run that loops inside C code or takes too much memory: the run ends
+with its process. A script that gets past the guards of its interpreter still
+cannot open a file, reach the network, start a program or signal another process.
+``docs/isolation.md`` lists the measures of each platform.
 
-The caller writes the inbox, rings, and waits for the ring back or for the
-child's end, whichever comes first; there is no thread. A child that is silent
-for longer than its task's limits allow is killed: nothing it does can make a
-call hang.
+The caller writes the inbox, rings, and waits for the ring back or the child's end.
+There is no thread. A child that is silent for longer than its task's limits is
+killed, so no child can make a call hang.
 """
 
 import os
@@ -47,19 +45,19 @@ from walle_stream.vm.results import DeviceGroup, GroupResult
 from walle_stream.vm.services import HostServices
 
 OBEY_TIMEOUT_S: Final = 1.0
-"""A run that was told to stop and still stands is killed with its process; less than
-the watchdog's ``STUCK_AFTER_MS``, so that a host never ends for a process VM."""
+"""Time after which a run that was told to stop is killed with its process. It is below
+the watchdog's ``STUCK_AFTER_MS``, so that a process VM never ends its host."""
 
 _NO_HEADER: Final = bytes(HEADER.size)
 _NO_PULSE: Final = memoryview(bytes(CONTROL.size)).cast("Q")
 _WORDS_MAX_CHARACTERS: Final = 500
-# a control word becomes a number of 36 bytes in the host: a frame of nothing else
-# would cost it nine times the frame
+# a control word becomes an integer of 36 bytes in the host: a frame of control words alone
+# would take nine times its size
 _WORDS_SHARE: Final = 16
 
 
 class ProcessMachine(Machine):
-    """A VM in a process. One caller at a time, in any thread."""
+    """A VM in a process, for one caller at a time, in any thread."""
 
     shares_memory = False
 
@@ -69,18 +67,18 @@ class ProcessMachine(Machine):
         settings: ProcessSettings | None = None,
         services: HostServices | None = None,
     ) -> None:
-        """Start the child and load the program; confined as that says, or by the settings.
+        """Start the child and load the program; ``settings`` override its confinement.
 
         Raises:
-            VmStartError: No child could be started, it did not get ready, or a
-                required measure is missing.
+            VmStartError: The child could not be started, did not get ready, or
+                a required measure is missing.
             ScriptError: The script's body raised.
         """
         settings = settings or ProcessSettings.of(program.confinement)
         unknown = (settings.required | settings.off) - set(MEASURES)
         if unknown:
             raise VmStartError(
-                f"task {program.task!r}: no such measures: {sorted(unknown)}; there are {MEASURES}"
+                f"task {program.task!r}: unknown measures {sorted(unknown)}: known are {MEASURES}"
             )
         super().__init__(program, services, settings.memory_bytes)
         self._settings = settings
@@ -90,14 +88,14 @@ class ProcessMachine(Machine):
         self._killed: str | None = None
         self._killed_run: tuple[str, int] | None = None
         self.measures: tuple[str, ...] = ()
-        """The measures in force, as the child said before it saw the script."""
+        """The measures in force, as the child reported before it saw the script."""
         self._uid = take_uid(*settings.uids)
         self._control = SharedMemory(CONTROL_BYTES)
         self._memories = (SharedMemory(BUFFER_BYTES), SharedMemory(BUFFER_BYTES))
         self._inbox, self._outbox = (memory.view for memory in self._memories)
         self._runs = self._control.view[: CONTROL.size].cast("Q")
-        # pipes, where VMs in the host have eventfds: a pipe ends when its other end does,
-        # and a child cannot make the host's end block
+        # pipes in place of the eventfds of VMs in the host: a pipe shows the end of its other
+        # side, and a child cannot make the host's side block
         self._wake_child_fd, self._wake_fd = os.pipe()
         self._done_fd, self._done_child_fd = os.pipe()
         os.set_blocking(self._wake_fd, False)
@@ -107,12 +105,13 @@ class ProcessMachine(Machine):
         self._begin()
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
-        """Run a batch; blocks until the guest is done, or the child dead.
+        """Run a batch; blocks until the guest is done or the child has ended.
 
         Raises:
             VmCrashedError: The child ended, was killed, or ended the call
                 without its completion mark.
-            FrameError: The result is malformed or too large, or the batch is.
+            FrameError: The result is malformed, or the result or the batch is
+                too large.
         """
         with self._call_lock:
             if self._is_ending:
@@ -120,7 +119,7 @@ class ProcessMachine(Machine):
             return super().call(groups, packed)
 
     def kill(self, reason: str = "it was killed") -> None:
-        """Kill the child at once: the call at hand raises ``VmCrashedError``; any thread."""
+        """Kill the child at once, so that its call raises ``VmCrashedError``; any thread."""
         with self._lock:
             child = self._child
             if child is None or self._is_ending or self._killed is not None:
@@ -131,14 +130,14 @@ class ProcessMachine(Machine):
 
     @property
     def crashed_run(self) -> tuple[str, int] | None:
-        """Device and trigger position of the run that was at hand when the child ended."""
+        """Device and trigger position of the current run at the child's end."""
         if self._killed is not None:
             return self._killed_run
         return self.run_at_hand
 
     @property
     def was_killed(self) -> bool:
-        """Whether the host had to end it: the run did not obey."""
+        """Whether the host had to kill the child, because its run did not stop."""
         return self._killed is not None
 
     @property
@@ -148,11 +147,11 @@ class ProcessMachine(Machine):
 
     @property
     def run_number(self) -> int:
-        """Number of the run at hand, ascending for the VM's life; 0 when idle or dead."""
+        """Number of the current run, ascending over the VM's life; 0 when idle or ended."""
         return 0 if self._killed is not None else int(self._runs[0])
 
     def _tell_to_stop(self, *, for_memory: bool) -> bool:  # noqa: ARG002 - the system limits it
-        # a run that does not obey is inside C code: its process is killed
+        # a run that does not stop is inside C code, and its process is killed
         if self._child is None or self._killed is not None:
             return False
         number = self.run_number
@@ -176,7 +175,7 @@ class ProcessMachine(Machine):
         guard = GuardSettings(
             host_pid=os.getpid(),
             memory_bytes=settings.memory_bytes,
-            # old and new buffers stand side by side for a moment
+            # for a moment, old and new buffers exist side by side
             shared_bytes=4 * settings.memory_bytes,
             uid=self._uid,
             off=tuple(sorted(settings.off)),
@@ -190,7 +189,7 @@ class ProcessMachine(Machine):
                 f"a process for task {program.task!r} could not be started ({error}): "
                 "free processes, descriptors or memory"
             ) from error
-        self._close_child_ends()  # now the pipes end when the child does
+        self._close_child_ends()  # from now on the pipes end with the child
         self._poll.register(self._done_fd, select.POLLIN)
         if hasattr(os, "pidfd_open"):
             self._pid_fd = os.pidfd_open(self._child.pid)
@@ -232,13 +231,12 @@ class ProcessMachine(Machine):
         self.kill("its host ends")
 
     def _end(self) -> None:
-        # kills the child and reaps it
         if self._child is not None:
             self._child.kill()
-        with self._call_lock:  # a call at hand, or the start, has seen the end by now
+        with self._call_lock:  # a running call or start has seen the child's end by now
             if self._child is not None:
-                self._child.kill()  # it may have been started since
-                with suppress(subprocess.TimeoutExpired):  # it goes when the kernel lets it
+                self._child.kill()  # it may have been started meanwhile
+                with suppress(subprocess.TimeoutExpired):  # the kernel may delay its end
                     self._child.wait(DESTROY_TIMEOUT_S)
             self._runs = _NO_PULSE
             for memory in (self._control, *self._memories):
@@ -267,7 +265,7 @@ class ProcessMachine(Machine):
                 f"task {self._program.task!r}: a result of {word_count} control words is "
                 "refused: emit less, or hand over smaller batches"
             )
-        # kept as they were checked: a hostile child may change what it has written
+        # checked numbers are kept here, because a hostile child may change the outbox later
         self._heads = word_count, body_bytes
         return int(status)
 
@@ -275,17 +273,17 @@ class ProcessMachine(Machine):
         return self._heads
 
     def _tell(self, command: int) -> int:
-        # an order, and wait for the ring back
+        # gives an order and waits for the ring back
         self._number += 1
         INBOX.pack_into(self._inbox, 0, command, self._number)
-        with suppress(BrokenPipeError):  # the end that is awaited tells why
+        with suppress(BrokenPipeError):  # the wait below raises the reason
             try:
                 os.write(self._wake_fd, RING)
             except BlockingIOError:
                 self.kill("it takes no orders")
-        # The watchdog sees runs through a number that the guest writes. A guest
-        # that is hostile writes what it likes: without progress, run by run and
-        # within the call's runs, the child ends here.
+        # The watchdog sees runs through a number that the guest writes. A hostile guest may
+        # write any number. So the child is killed here unless the number ascends within the
+        # call's runs.
         limit_s = self._program.limits.wall_time_ms / 1000.0 * 1.25 + 2 * OBEY_TIMEOUT_S
         last = 1 + self.runs + sum(len(runs) for _, _, runs in self._groups)
         seen = -1
@@ -297,7 +295,7 @@ class ProcessMachine(Machine):
         return self._number
 
     def _wait(self, limit_s: float) -> bool:
-        # whether the child rang in time
+        # returns whether the child rang in time
         for fd, _ in self._poll.poll(limit_s * 1000.0) or ((-1, 0),):
             if fd < 0:
                 return False
@@ -312,7 +310,7 @@ class ProcessMachine(Machine):
         if self._killed is not None:
             return self._killed
         words = bytes(self._control.view[TEXT_AT:]).partition(b"\0")[0]
-        if words:  # of a child that may be hostile: one line, nothing for a terminal to obey
+        if words:  # the child may be hostile: keep one line, without terminal control codes
             text = words.decode("utf-8", "replace")[:_WORDS_MAX_CHARACTERS]
             return "".join(character if character.isprintable() else "?" for character in text)
         status = None
@@ -326,7 +324,7 @@ class ProcessMachine(Machine):
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
         for memory, size_bytes in zip(self._memories, (inbox_bytes, outbox_bytes), strict=True):
             if size_bytes > len(memory.view):
-                # powers of two: a growing stream of batches does not re-share each time
+                # powers of two, so that growing batches do not share new buffers each time
                 memory.grow(min(1 << (size_bytes - 1).bit_length(), self._max_buffer_bytes))
         self._inbox, self._outbox = (memory.view for memory in self._memories)
         mask = CONTROL.unpack_from(self._control.view)[3]
@@ -340,4 +338,4 @@ class ProcessMachine(Machine):
 
     def _kill_run(self, number: int) -> None:
         if self.run_number == number:
-            self.kill(f"a run that was told to stop still stood after {OBEY_TIMEOUT_S:g} s")
+            self.kill(f"a run that was told to stop did not stop in {OBEY_TIMEOUT_S:g} s")

@@ -11,10 +11,10 @@ class SharedMemory:
     """Memory of the host that a child sees through an inherited descriptor."""
 
     def __init__(self, size_bytes: int) -> None:
-        """Make it, filled with zeros."""
+        """Make the memory, filled with zeros."""
         if hasattr(os, "memfd_create"):
             self.fd = os.memfd_create("walle", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            # a child that cut it would make the host's next access a fatal signal
+            # if a child could shrink it, the host's next access would be a fatal signal
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         else:
             with tempfile.TemporaryFile() as file:
@@ -23,18 +23,18 @@ class SharedMemory:
         self._map(size_bytes)
 
     def grow(self, size_bytes: int) -> None:
-        """Make it larger, contents kept; the child's view stays as it was."""
+        """Enlarge the memory and keep its contents; the child's view stays the same."""
         self._close_view()
         self._map(size_bytes)
 
     def give_back(self, kept_bytes: int) -> None:
-        """Give the memory beyond whole pages back to the system; it reads as zeros again."""
+        """Return whole pages beyond ``kept_bytes`` to the system; they read as zeros again."""
         if hasattr(mmap, "MADV_REMOVE") and kept_bytes < len(self.view):
             with suppress(OSError):
                 self._map_.madvise(mmap.MADV_REMOVE, kept_bytes, len(self.view) - kept_bytes)
 
     def close(self) -> None:
-        """Give everything back; may be called twice."""
+        """Free the memory and the descriptor; may be called twice."""
         self._close_view()
         if self.fd >= 0:
             os.close(self.fd)
@@ -48,6 +48,6 @@ class SharedMemory:
         self.view = memoryview(self._map_)
 
     def _close_view(self) -> None:
-        with suppress(BufferError):  # somebody still looks: the last one frees it
+        with suppress(BufferError):  # another view exists, and the last one frees the memory
             self.view.release()
             self._map_.close()

@@ -1,4 +1,4 @@
-"""How a process VM is confined, and the words where it cannot be."""
+"""Settings of a process VM's confinement, and the warning about missing measures."""
 
 import logging
 from typing import Final
@@ -11,23 +11,22 @@ _log = logging.getLogger(__name__)
 
 
 class ProcessSettings(msgspec.Struct, frozen=True):
-    """How a process VM is confined."""
+    """Confinement of a process VM."""
 
     memory_bytes: int = 256 * 1024 * 1024
-    """Private memory of the child, interpreter (15 MB) included; the largest
-    batch and the largest result have the same bound each, a result's control
-    words a sixteenth of it."""
+    """Private memory of the child, interpreter (15 MB) included. A batch and a
+    result have the same bound each, and a result's control words a sixteenth."""
     uids: tuple[int, int] = (2_000_000_000, 100_000)
-    """First user id and count of those that children of a privileged host
-    become, each another; they must belong to nobody."""
+    """First user id and number of ids for the children of a privileged host. Each
+    child gets its own id; no other user may have these ids."""
     required: frozenset[str] = frozenset()
     """Measures of ``guard.MEASURES`` without which no script runs."""
     off: frozenset[str] = frozenset()
-    """Measures not to take: for a kernel on which one does harm, and for tests."""
+    """Measures to leave out, for a kernel on which they do harm, and for tests."""
 
     @classmethod
     def of(cls, confinement: Confinement) -> "ProcessSettings":
-        """Return those of a task."""
+        """Return the settings of a task."""
         return cls(confinement.memory_bytes, required=frozenset(confinement.required))
 
 
@@ -35,7 +34,7 @@ _warned: Final[set[str]] = set()
 
 
 def warn_of_missing(missing: set[str]) -> None:
-    """Say which of ``guard.MEASURES`` are not in force, once per process and measure."""
+    """Log missing ``guard.MEASURES``, once per process and measure."""
     new = missing - _warned
     if new:
         _warned.update(new)

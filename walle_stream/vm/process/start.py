@@ -1,10 +1,10 @@
-"""Starts the child of a process VM.
+"""Start of a process VM's child.
 
-The child is a fresh Python without packages and without environment. It gets
-the guest library and its task's program by an inherited descriptor and never
-opens a file of ours. Children are started by one thread that lives as long as
-the process: the kernel would kill a child when the *thread* that started it
-ends (``dies_with_host``).
+The child is a new Python without packages and without environment. It gets the
+guest library and its task's program through an inherited descriptor, and never
+opens a file of ours. One thread, which lives as long as the process, starts all
+children: with ``dies_with_host`` the kernel kills a child when the *thread* that
+started it ends.
 """
 
 import marshal
@@ -43,7 +43,7 @@ def start(payload):
         exec(code, module.__dict__)
     module.main(*payload[4:])
 """
-# where a Python outside the usual places finds its own parts
+# variables by which a Python in an unusual place finds its own files
 _KEPT_ENVIRONMENT: Final = ("PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -53,9 +53,9 @@ def start_child(
     """Start a child; blocks until it runs, not until it is ready.
 
     Args:
-        settings: What it does to itself.
-        required: Measures without which it binds no script.
-        fds: What it inherits, in the order of ``child.main``.
+        settings: The child's confinement.
+        required: Measures without which the child binds no script.
+        fds: Inherited descriptors, in the order of ``child.main``.
         packed: The program, as ``CompiledProgram.packed``.
     """
     arguments: Any = (
@@ -104,7 +104,7 @@ class _Spawner:
 
 def _spawn(load: str, fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    # -I and -E would drop the hash seed; with this environment they have nothing else to drop
+    # -I and -E would drop the hash seed, the only variable that they could drop here
     environment["PYTHONHASHSEED"] = "0"
     return subprocess.Popen(  # noqa: S603 - our own Python
         [sys.executable, "-S", "-s", "-P", "-B", "-X", "utf8", "-c", load],
@@ -114,7 +114,7 @@ def _spawn(load: str, fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
         pass_fds=fds,
         cwd="/",
         env=environment,
-        start_new_session=True,  # Ctrl-C is the host's
+        start_new_session=True,  # only the host gets Ctrl-C
     )
 
 

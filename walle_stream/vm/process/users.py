@@ -1,4 +1,4 @@
-"""User ids of process VMs: another for each, so that none can touch another's process."""
+"""User ids of process VMs: each VM has its own, so that it cannot touch another's process."""
 
 import os
 import threading
@@ -12,14 +12,14 @@ STAYS: Final = -1
 _CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7
 _taken: Final[set[int]] = set()
 _lock: Final = threading.Lock()
-# hosts on one machine do not know each other: each begins somewhere else
+# hosts on one machine do not know each other, so each begins at another number
 _numbers: Final = count(os.getpid() * 64)
 
 
 def take_uid(first: int, amount: int) -> int:
-    """Return a user id for a child, which no other child of this process has.
+    """Return a user id for a child that no other child of this process has.
 
-    ``STAYS`` when this process may not change users, or all ids are taken.
+    The result is ``STAYS`` if this process may not change users, or all ids are taken.
     """
     if not _may_change_user():
         return STAYS
@@ -33,7 +33,7 @@ def take_uid(first: int, amount: int) -> int:
 
 
 def return_uid(uid: int) -> None:
-    """Let another child have an id; nothing happens for one that was not taken."""
+    """Free an id for another child; do nothing if it was not taken."""
     with _lock:
         _taken.discard(uid)
 

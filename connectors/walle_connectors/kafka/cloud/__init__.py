@@ -1,8 +1,8 @@
 """The cloud side over Kafka: ``walle cloud``.
 
-``reader`` is a member of the consumer group of a pipeline's workers: it reads the tunnel's topic
-as the source reads one, by the same clients, and hands records to ``walle_stream.cloud``.
-``records`` says what records are, ``letters`` sends on those that are none. ``worker`` puts a
-process together, ``command`` is its command. kafka-python is an extra: nothing here is imported
-before the command runs, but for ``command``.
+``reader`` is a member of the consumer group of a pipeline's workers. It reads the tunnel's topic
+with the clients of the source and hands records to ``walle_stream.cloud``. ``records`` decodes
+records; ``letters`` sends invalid records to the topic of dead letters. ``worker`` assembles the
+process that ``command`` runs. kafka-python is an extra, so only ``command`` is imported before the
+command runs.
 """

@@ -17,8 +17,8 @@ _PORTS: Final = range(1, 65_536)
 
 def add(commands: Any) -> None:
     """Add the command to the parser; an entry point of ``walle_stream.commands``."""
-    parser = commands.add_parser("cloud", help="the cloud side of a pipeline: features over Kafka")
-    parser.add_argument("file", type=Path, metavar="FILE", help="pipeline YAML, tunnel: kafka")
+    parser = commands.add_parser("cloud", help="run the cloud side of a pipeline over Kafka")
+    parser.add_argument("file", type=Path, metavar="FILE", help="pipeline YAML with a Kafka tunnel")
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
     )
@@ -26,17 +26,21 @@ def add(commands: Any) -> None:
         "--data-dir",
         type=Path,
         metavar="D",
-        help="tables of this worker (default: walle-data/NAME-cloud)",
+        help="folder of this worker's tables (default: walle-data/NAME-cloud)",
     )
-    parser.add_argument("--web-host", default="127.0.0.1", metavar="HOST", help="look-ups listen")
+    parser.add_argument("--web-host", default="127.0.0.1", metavar="HOST", help="for look-ups")
     parser.add_argument("--web-port", type=_port, default=6066, metavar="N")
     parser.add_argument(
         "--advertise",
         metavar="HOST[:PORT]",
-        help="where other workers find the look-ups (default: --web-host, --web-port)",
+        help="address of the look-ups for other workers (default: --web-host, --web-port)",
     )
     parser.add_argument(
-        "--keep", type=_positive, default=50, metavar="N", help="latest features per device, task"
+        "--keep",
+        type=_positive,
+        default=50,
+        metavar="N",
+        help="latest features per device and task",
     )
     parser.add_argument(
         "--patience",
@@ -50,7 +54,7 @@ def add(commands: Any) -> None:
         "--reports",
         type=_service,
         metavar="URL",
-        help="send what devices report (spec.reports) to this release service",
+        help="send the devices' reports (spec.reports) to this release service",
     )
     parser.add_argument("--baseline", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -70,17 +74,17 @@ def _add_sources_of_state(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshots",
         metavar="URL",
-        help="a folder that all workers reach, s3://, gs:// or az://: a partition that moves "
-        "brings its table from there",
+        help="a folder that all workers reach, s3://, gs:// or az://: the table of a partition "
+        "that moves is restored from there",
     )
     parser.add_argument(
-        "--snapshot-every", type=_positive, default=60, metavar="S", help="seconds between two"
+        "--snapshot-every", type=_positive, default=60, metavar="S", help="interval of snapshots"
     )
     parser.add_argument(
         "--on-missing",
         choices=("fail", "earliest"),
         default="fail",
-        help="where retention deleted records that were not merged: refuse, or go on behind them",
+        help="if retention deleted unmerged records: refuse to start, or continue after them",
     )
 
 
@@ -93,8 +97,8 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.baseline:
         raise SpecFileError(
-            "the cloud-only baseline stands beside its benchmark: python bench/cloud_baseline.py "
-            "FILE, in the repository"
+            "the cloud-only baseline is part of the benchmarks: run python bench/cloud_baseline.py "
+            "FILE in the repository"
         )
     from walle_connectors.kafka.cloud.worker import run_cloud  # noqa: PLC0415 - heavy
     from walle_connectors.kafka.pipeline import load_kafka  # noqa: PLC0415 - beside it
@@ -117,7 +121,7 @@ def _service(text: str) -> str:
 def _port(text: str) -> int:
     value = _positive(text)
     if value not in _PORTS:
-        raise argparse.ArgumentTypeError(f"{value} is no port")
+        raise argparse.ArgumentTypeError(f"{value} is not a port number")
     return value
 
 

@@ -1,8 +1,8 @@
-"""Records that the cloud side refused, into the pipeline's topic of dead letters.
+"""Sending of records that the cloud side refused to the pipeline's topic of dead letters.
 
-A letter is in its topic before the refused record's offset is in the table, so a death in
-between sends it again, with the same idempotency key. While the topic's brokers are away the
-worker waits: nothing piles up.
+A dead letter reaches its topic before the refused record's offset reaches the table. After a crash
+between the two, the letter is sent again with the same idempotency key. While the topic's brokers
+are down the worker waits, so nothing piles up.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,14 @@ _LOOK_S: Final = 0.005
 
 
 class RefusedRecords:
-    """Sends letters. One thread."""
+    """Sender of refused records as dead letters. For one thread."""
 
     def __init__(
         self, sink: KafkaDeadLetterSink, pipeline: str, group: str, stopped: Event
     ) -> None:
-        """Begin; takes the sink.
+        """Take ownership of the sink.
 
-        The group that refuses is what a data directory's incarnation is elsewhere; ``stopped`` ends
-        the waiting.
+        ``group`` takes the place of a data directory's incarnation. ``stopped`` ends any wait.
         """
         self._sink = sink
         self._pipeline = pipeline
@@ -34,11 +33,11 @@ class RefusedRecords:
         self._stopped = stopped
 
     def put(self, partition: int, refused: Sequence[Refused]) -> None:
-        """Send letters, and wait until the topic has them, however long that takes.
+        """Send dead letters and wait without a timeout until the topic has acknowledged them.
 
         Raises:
-            StopTimeoutError: The worker ends; they come again.
-            TunnelError: They cannot be sent.
+            StopTimeoutError: The worker is stopping; the next run sends the letters again.
+            TunnelError: The letters cannot be sent.
         """
         waiting = {each.offset for each in refused}
         for each in refused:

@@ -1,4 +1,4 @@
-"""Who answers for which partition: the address that stands beside its committed offset."""
+"""Owners of partitions: the address in the metadata of each committed offset."""
 
 from collections.abc import Collection, Mapping
 from contextlib import closing
@@ -15,10 +15,10 @@ _AGAIN_MS: Final = 500.0
 
 
 class Owners:
-    """Asks the group's coordinator, and remembers. Any thread; blocks."""
+    """Cached lookup of owners from the group's coordinator. Thread-safe; calls may block."""
 
     def __init__(self, connection: Connection, group: str, topic: str) -> None:
-        """Ask nobody yet."""
+        """Prepare the lookup; no broker is contacted yet."""
         self._connection = connection
         self._group = group
         self._topic = topic
@@ -27,7 +27,7 @@ class Owners:
         self._asked_ms = -_AGAIN_MS
 
     def __call__(self, wrong: Collection[int] = ()) -> Mapping[int, str]:
-        """Return addresses by partition; the earlier answer for ``wrong`` is not true any more."""
+        """Return addresses by partition; ``wrong`` names partitions whose cached owner is stale."""
         with self._lock:
             is_due = monotonic_ms() - self._asked_ms >= _AGAIN_MS
             if is_due and (wrong or not self._known):

@@ -1,10 +1,10 @@
-"""Reads the partitions of a tunnel's topic that the group of workers gives to this one.
+"""Reader of the tunnel topic's partitions that the group assigns to this worker.
 
-It is a member as a host is one of the source's group (``source.membership``): a table stands
-where a host's partition does, and its place is the offset. What the group is told of offsets
-is for tools that show lag, and tells two things more: who answers for a partition (the address
-stands beside its offset), and that this worker is still a member (an offset is taken from nobody
-else). Nothing that is kept hangs on it.
+A worker is a member of its group as a host is of the source's group (``source.membership``). A
+table takes the place of a host's partition and stores the offset. The offsets committed to the
+group serve tools that show lag. They also carry the owner's address as metadata, and they prove
+that this worker is still a member, since brokers accept commits from members alone. No stored
+state depends on them.
 """
 
 import logging
@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 _POLL_RECORDS: Final = 2_000
 _RENEWALS: Final = 4
-"""So often in a session's time the group is told that this worker goes on."""
+"""Number of commits per session timeout, which prove that this worker is alive."""
 
 _LOOKS: Final = 10
-"""So often in the patience's time a worker without progress looks for records."""
+"""Number of checks for waiting records per patience time while a worker makes no progress."""
 
 
 class WorkerClient(TopicClient):
@@ -46,13 +46,13 @@ class WorkerClient(TopicClient):
     @override
     def grown(self) -> SourceError:
         return SourceError(
-            f"topic {self.topic!r} has got more than its {self.identity.partition_count} "
-            "partitions while it was read: start the worker again"
+            f"topic {self.topic!r} got more than its {self.identity.partition_count} "
+            "partitions while it was read: restart the worker"
         )
 
 
 class CloudReader(GroupReader):
-    """Merges what comes. One thread, that of its ``read``."""
+    """Merges incoming records into tables. Used by the thread of its ``read`` alone."""
 
     def __init__(
         self,
@@ -63,38 +63,38 @@ class CloudReader(GroupReader):
         letters: RefusedRecords | None,
         patience_ms: float,
     ) -> None:
-        """Join the group, taking it and the client; partitions come with the first reads.
+        """Join the group and own it and the client; the first reads bring partitions.
 
-        Refused records go to ``letters``, or only to the log; for ``patience_ms`` there may be
-        records and no progress.
+        Refused records go to ``letters``, or to the log alone. The worker ends when records wait
+        for ``patience_ms`` without progress.
         """
-        decoder = RecordDecoder(model.max_record_bytes)  # of events, which there are none of
+        decoder = RecordDecoder(model.max_record_bytes)  # for events; this topic has none
         super().__init__(client, group, model, decoder, tables, Opening({}, (), _POLL_RECORDS))
         self._beginning = msgspec.structs.replace(
             self._beginning,
-            advice="give --on-missing earliest to go on with what is there (what is missing is "
-            "counted as gaps), or a newer snapshot",
+            advice="give --on-missing earliest to continue with the remaining records (missing "
+            "ones are counted as gaps), or use a newer snapshot",
         )
         self._tables = tables
         self._letters = letters
         self._session_ms = model.session_timeout_ms
         self._patience_ms = patience_ms
         self._done, self._seen_ms = -1, 0.0
-        self._idle_ms = self._look_ms = 0.0  # without progress, and when that wants a look
+        self._idle_ms = self._look_ms = 0.0  # time without progress; when to check next
 
     # Partitions
 
     @override
     def _expect_own(self, told: Mapping[int, Told]) -> None:
-        # no table is here: the topic must have all that was ever in it
+        # without a table here, the topic must still hold every record
         for number, bounds in self._client.bounds(told).items():
             offset = told[number].offset
             if offset and bounds.begin and self._beginning.on_missing == "fail":
                 raise TunnelError(
                     f"{self._client.topic}[{number}] was read up to offset {offset} by a worker "
-                    "whose table is not here, and retention deleted everything before "
-                    f"{bounds.begin}: give --snapshots a folder that has the table, or "
-                    "--on-missing earliest to make it of what is left"
+                    "whose table is not here, and retention deleted all records before "
+                    f"{bounds.begin}. Give --snapshots a folder that has the table, or "
+                    "--on-missing earliest to rebuild it from the remaining records"
                 )
 
     @override
@@ -102,7 +102,7 @@ class CloudReader(GroupReader):
         super()._add(lanes)
         for number, lane in lanes.items():
             self._tables.expect(number, lane.goal, lane.goal)
-        self._tell_at_ms = 0.0  # at once: nobody answers for them before
+        self._tell_at_ms = 0.0  # commit at once: until then no worker answers for them
 
     # Records
 
@@ -122,19 +122,19 @@ class CloudReader(GroupReader):
 
     @override
     def _give(self, lane: TopicLane, position: TopicPosition) -> None:
-        # where it begins, which nothing but the topic says
+        # record the start, which only the topic knows
         self._tables.take(lane.number, (), encode_position(position), position.next)
         lane.done = position
 
     @override
     def _look_for_ends(self) -> None:
-        # the last offsets may be of no record: marks of transactions, or compacted away
+        # the last offsets may hold no record: transaction markers, or compacted records
         for number, lane in self._lanes.items():
             if lane.done.next < lane.goal and (self._fetcher.position(number) or 0) >= lane.goal:
                 lane.goal = 0
                 self._tables.expect(number, 0, lane.end)
 
-    # What the group is told
+    # Commits to the group
 
     @override
     def _tell_lag(self) -> None:
@@ -145,13 +145,13 @@ class CloudReader(GroupReader):
         if now_ms < self._tell_at_ms or not offsets:
             return
         self._tell_at_ms = now_ms + self._session_ms / _RENEWALS
-        # the broker waits for a session's time from what it answered last before it gives the
-        # partitions to another
+        # the broker reassigns the partitions no sooner than one session timeout after its last
+        # answer
         until_ms = unstopped_ms() + self._session_ms
         self._group.tell(self._as_told(offsets), partial(self._tables.held_until, until_ms))
 
     def _look_for_progress(self, now_ms: float) -> None:
-        # a process that was stopped made none in that time, and is not stuck
+        # a process that was suspended made no progress, but is not stuck
         step_ms = self._patience_ms / _LOOKS
         self._idle_ms += min(now_ms - self._seen_ms, step_ms)
         self._seen_ms = now_ms
@@ -164,7 +164,7 @@ class CloudReader(GroupReader):
         try:
             bounds = self._client.bounds(self._lanes)
         except BrokerUnreachableError:
-            self._done = -1  # a broker that is away is no stall
+            self._done = -1  # an unreachable broker is no stall
             return
         behind = [
             number
@@ -176,6 +176,6 @@ class CloudReader(GroupReader):
         elif self._idle_ms >= self._patience_ms:
             raise CloudStalledError(
                 f"no progress for {self._patience_ms / 1000:g} s with records waiting in "
-                f"partitions {behind} of {self._client.topic!r}: the process ends, start it again "
-                "and it goes on"
+                f"partitions {behind} of {self._client.topic!r}: restart the worker, and it "
+                "continues from its tables"
             )

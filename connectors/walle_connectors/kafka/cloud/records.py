@@ -1,4 +1,4 @@
-"""Records of a tunnel's topic as stretches of one sender; what is none is refused. Pure."""
+"""Decoding of a tunnel topic's records into stretches of one sender each. No I/O."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -20,7 +20,7 @@ _skip_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Refused(NamedTuple):
-    """A record that is none."""
+    """An invalid record."""
 
     offset: int
     letter: DeadLetter
@@ -29,9 +29,9 @@ class Refused(NamedTuple):
 def read_stretches(
     topic: str, partition: int, records: Records
 ) -> tuple[list[Stretch], list[Refused]]:
-    """Read untrusted records of one partition, with headers; return what they are, and the refused.
+    """Decode untrusted records of one partition, with headers, into stretches and refused records.
 
-    Both are in the records' order.
+    Both lists keep the records' order.
     """
     found: list[Stretch] = []
     refused: list[Refused] = []
@@ -65,7 +65,7 @@ _NOTHING: Final = Stretch("", 0, 0)
 def _read(
     partition: int, offset: int, key: bytes | None, value: bytes | None, headers: Sequence[Any]
 ) -> tuple[Stretch, FeatureRecord | None, tuple[str, int, int]]:
-    # a feature and its sender, or what is a stretch by itself
+    # returns a feature and its sender, or a stretch that stands alone
     if is_report_record(headers):
         report = decode_report_record(key, value, headers)
         of = report.incarnation, report.partition, report.epoch
@@ -82,7 +82,7 @@ def _read(
         _skip_json(feature)
         feature.decode()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise EnvelopeError(f"{_name(envelope)}: the value is no JSON: {error}") from error
+        raise EnvelopeError(f"{_name(envelope)}: the value is not JSON: {error}") from error
     if envelope.service:
         number, asked = envelope.sequence_number, (envelope.task, envelope.task_version)
         call = CloudCall(envelope.device_id, number, *asked, envelope.service, feature)
@@ -105,10 +105,10 @@ def _name(envelope: RecordEnvelope) -> str:
 
 def _check_place(partition: int, sent_by: int, name: str) -> None:
     if sent_by != partition:
-        # its place in the topic is what orders and fences it
+        # the topic's partition orders and fences the records of its sender
         raise EnvelopeError(
-            f"{name}: sent by partition {sent_by}, but found in {partition} of the "
-            "topic: the topic has another partition count than the sender"
+            f"{name}: sent by partition {sent_by}, but found in partition {partition} of the "
+            "topic: topic and sender have different numbers of partitions"
         )
 
 
@@ -119,7 +119,7 @@ def _letter(
     headers: Sequence[Any],
     error: EnvelopeError,
 ) -> DeadLetter:
-    # device and task are what the record says of itself, where it can be read
+    # device and task as the record states them, where it can be decoded
     device_id, task, route = (key or b"").decode(errors="replace"), "", "decode"
     try:
         envelope, _ = decode_record(key, value, headers)

@@ -1,7 +1,8 @@
 """A worker of the cloud side in this process, until SIGTERM or SIGINT.
 
-Then no more records are taken, the group is told how far this worker is, the tables are closed,
-exit 0; a second signal ends the process at once. A broker that goes away is waited for.
+On the signal the worker takes no more records, commits its offsets to the group, closes its tables
+and exits with 0. A second signal ends the process at once. The worker waits for a broker that is
+down.
 """
 
 import argparse
@@ -58,7 +59,7 @@ _SESSION: Final = "10s"
 _AGAIN_S: Final = 0.5
 _AGAIN_MAX_S: Final = 10.0
 _LOST_MS: Final = 30_000.0
-"""So long a worker without its partitions waits for its client to find back."""
+"""Longest time that a worker without its partitions waits for its client to recover."""
 
 
 def run_cloud(
@@ -66,15 +67,15 @@ def run_cloud(
 ) -> int:
     """Run a worker; blocks until a signal.
 
-    The data directory is of this worker alone; ``out`` gets one line when the worker has its
+    This worker alone uses the data directory. ``out`` gets one line when the worker has its
     partitions.
 
     Raises:
-        SpecFileError: The pipeline's tunnel leads over no broker.
-        MetricsAddressError: Look-ups cannot be answered there.
+        SpecFileError: The pipeline's tunnel does not use a broker.
+        MetricsAddressError: The server for look-ups cannot listen on its address.
         BrokerUnreachableError: No broker answers at the start, or TLS is refused.
-        TopicError: A topic is not there.
-        TunnelError: The topic cannot be read on, or does not move.
+        TopicError: A topic is missing.
+        TunnelError: Reading of the topic failed or makes no progress.
         StoreError: A table cannot be used.
     """
     tunnel = loaded.tunnel
@@ -132,13 +133,12 @@ def run_cloud(
 
 
 def _check_kept(tunnel: KafkaTunnelModel, needed: NeededTopic, snapshot_every_s: int) -> None:
-    # a partition that moves is a snapshot and what follows
+    # a partition that moves is restored from a snapshot and the records after it
     kept_ms = int(expect_kept(tunnel, needed).get("retention.ms", "-1"))
     if 0 <= kept_ms < 2 * snapshot_every_s * 1000:
         raise TopicError(
             f"topic {needed.name!r} ({needed.key}) keeps records for {kept_ms / 1000:g} s, less "
-            f"than from one snapshot to the next but one: raise retention.ms, or lower "
-            "--snapshot-every",
+            "than two intervals between snapshots: raise retention.ms, or lower --snapshot-every",
             needed.name,
         )
 
@@ -157,7 +157,7 @@ class _Worker:
         self._letters = letters
         self._calls = calls
         self._patience_s = patience_s
-        self._line, self._out = "", sys.stdout  # to be said once, when it has its partitions
+        self._line, self._out = "", sys.stdout  # printed once, when the worker has its partitions
 
     def run(self, stopped: Event, line: str, out: IO[str]) -> None:
         self._line, self._out = line, out
@@ -174,7 +174,7 @@ class _Worker:
             except BrokerUnreachableError as error:
                 if self._line:
                     raise
-                _log.warning("%s; tried again in %g s", error, pause_s)
+                _log.warning("%s; the next attempt is in %g s", error, pause_s)
                 stopped.wait(pause_s)
                 pause_s = min(2 * pause_s, _AGAIN_MAX_S)
             except SourceError as error:
@@ -197,8 +197,8 @@ class _Worker:
                     self._out.flush()
                     self._line = ""
             elif now_ms - well_ms > _LOST_MS and not self._line:
-                # a broker that is away, or a client that lost its way
-                _log.warning("this worker joins its group anew")
+                # the broker is down, or the client is stuck
+                _log.warning("this worker joins its group again")
                 return
 
     def _join(self) -> CloudReader:
@@ -214,7 +214,7 @@ class _Worker:
 
 
 class _Signals:
-    # the first one ends the worker, the second one the process
+    # the first signal ends the worker, the second one the process
     def __init__(self) -> None:
         self.stopped = Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -231,8 +231,7 @@ class _Signals:
 
 def _give_up() -> None:
     sys.stderr.write(
-        f"walle: the cloud side did not end within {STOP_S:.0f} s: start it again, nothing is "
-        "lost\n"
+        f"walle: the cloud side did not stop within {STOP_S:.0f} s: restart it, no data is lost\n"
     )
     sys.stderr.flush()
     os._exit(StopTimeoutError.exit_code)
@@ -247,7 +246,7 @@ def _as_source(
         "client_id": client_id,
         "topic": tunnel.topic,
         "group": group,
-        # after a kill the group waits so long for the dead worker
+        # after a kill the group waits this long for the dead worker
         "sessionTimeout": _SESSION,
         "onMissingOffset": options.on_missing,
     }
@@ -276,7 +275,7 @@ def _calls(
     services: Mapping[str, Served],
 ) -> AnsweringThread:
     check_topics(tunnel, tunnel_topics(tunnel, partitions))
-    # what is in hand is bounded by ``CloudCalls``
+    # ``CloudCalls`` limits the messages in flight
     sender = KafkaDownlinkSender(tunnel, sys.maxsize, partitions, connects_early=True)
     stack.callback(sender.close)
     calls = AnsweringThread(tables.tables, sender, services)
@@ -292,7 +291,9 @@ def _reports(
         return None
     token = token_from(options.reports_token)
     if token is not None and "@" in options.reports.partition("//")[2].partition("/")[0]:
-        raise SpecFileError("--reports: its address has a user, and there is a token: give one")
+        raise SpecFileError(
+            "--reports: the URL has a user, and there is also a token: give only one"
+        )
     outlet = ReportOutlet(options.reports, tables.tables, token)
     stack.callback(outlet.close)
     return outlet

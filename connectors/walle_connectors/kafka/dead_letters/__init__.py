@@ -1,6 +1,5 @@
-"""Dead letters over Kafka: a topic that takes them, and the way of their records back.
+"""Dead letters over Kafka: a topic that stores them, and the return of their records.
 
-``sink`` sends letters, ``records`` says what a letter is in a topic, ``archive`` reads the topic
-again and marks what was replayed, ``returning`` writes records to the source's topic. All but
-``model`` need kafka-python, an extra.
+``sink`` sends letters. ``archive`` reads the topic again and marks replayed letters. ``returning``
+writes records to the source's topic. All modules but ``model`` need kafka-python, an extra.
 """

@@ -1,4 +1,4 @@
-"""Reads a topic of dead letters from its beginning to where it ends now, and marks in it."""
+"""Reading of a topic of dead letters from its beginning to its current end, and marks in it."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -17,18 +17,18 @@ from walle_stream.ports import KeptLetter
 _log = logging.getLogger(__name__)
 
 MARKS_MAX: Final = 200
-"""Letters that one mark names at most."""
+"""Largest number of letters that one mark names."""
 
 
 class KafkaDeadLetterArchive:
-    """Implements ``DeadLetterArchive``: letters in a topic, and marks beside them.
+    """Archive of dead letters in a topic; implements ``DeadLetterArchive``.
 
-    Marks are records of the same topic, so whoever replays from it sees them. A topic that is not
-    there, or cannot be read on, is a ``SourceError``; one that takes no marks a ``TopicError``.
+    Marks are records of the same topic, so every replay from the topic sees them. A missing or
+    unreadable topic raises ``SourceError``; a topic that refuses marks raises ``TopicError``.
     """
 
     def __init__(self, model: KafkaDeadLetterModel) -> None:
-        """Connect; blocks. No answer, or refused TLS, is a ``BrokerUnreachableError``."""
+        """Connect; blocks. Without an answer, or if TLS is refused: ``BrokerUnreachableError``."""
         self._model = model
         self._client = TopicClient(
             KafkaSourceModel.of(model, model.topic), named_by="spec.deadLetters.topic"
@@ -36,20 +36,20 @@ class KafkaDeadLetterArchive:
         self._writer: TopicWriter | None = None
 
     def replayed(self) -> set[str]:
-        """Return what is marked; see ``DeadLetterArchive.replayed``."""
+        """Return the keys of marked letters; see ``DeadLetterArchive.replayed``."""
         found: set[str] = set()
         for _, record in self._read():
             found.update(decode_mark(record.headers))
         return found
 
     def letters(self) -> Iterator[KeptLetter]:
-        """Iterate by partition, in its order; what is no letter is passed over."""
+        """Iterate over letters, partition by partition in offset order, and skip other records."""
         for number, record in self._read():
             try:
                 kept = decode_letter(record.value, record.headers)
             except EnvelopeError as error:
                 place = f"{self._model.topic}[{number}]@{record.offset}"
-                _log.warning("%s is passed over: %s", place, error)
+                _log.warning("%s is skipped: %s", place, error)
                 continue
             if kept is not None:
                 yield kept

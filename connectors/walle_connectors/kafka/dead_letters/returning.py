@@ -1,4 +1,4 @@
-"""The way of records back into a pipeline's source topic."""
+"""Return of records to a pipeline's source topic."""
 
 from typing import Final
 
@@ -11,10 +11,10 @@ _ROOM_BYTES: Final = 16 * 1024  # for key and headers
 
 
 class KafkaRecordReturn:
-    """Implements ``RecordReturn``: key and value as they were, time of arrival now.
+    """Writer of returned records with their old key and value; implements ``RecordReturn``.
 
-    A record goes to the partition that it came from, whatever placed it there, since the device's
-    state is that partition's. For errors see ``TopicWriter``.
+    The arrival time is new. A record goes back to its old partition, however it was placed there,
+    since that partition holds the device's state. For errors see ``TopicWriter``.
     """
 
     def __init__(self, model: KafkaSourceModel) -> None:

@@ -1,4 +1,4 @@
-"""The sink of dead letters: a letter that is too large for the topic is cut until it fits."""
+"""The sink of dead letters; it cuts a letter that is too large for the topic until it fits."""
 
 import logging
 from typing import Final, override
@@ -21,13 +21,13 @@ class KafkaDeadLetterSink(RecordSender[KeptLetter]):
     """Implements ``DeadLetterSink``. Thread-safe."""
 
     def __init__(self, model: KafkaDeadLetterModel) -> None:
-        """Check the topic and begin to connect; blocks for some seconds at most.
+        """Check the topic and start connecting; blocks for some seconds at most.
 
         Raises:
-            TopicError: A broker answers, but the topic is missing, or compacted.
-            BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.
+            TopicError: A broker answers, but the topic is missing or compacted.
+            BrokerUnreachableError: A file of ``tls`` is missing or cannot be used.
         """
-        model.check_files()  # to wait does not help a file that is not there
+        model.check_files()  # waiting does not help against a missing file
         needed = NeededTopic(model.topic, "spec.deadLetters.topic", max_bytes=model.max_bytes)
         try:
             check_topics(model, [needed])

@@ -1,11 +1,11 @@
 """A topic of raw events as a source.
 
-``opening`` opens the topic or joins its group, ``reader`` reads all partitions, ``membership``
-those that a consumer group gives to this host; ``offsets`` says where a partition stands and
-where it begins, ``records`` makes batches of records. Two libraries stand behind two ports, which
-``drivers`` chooses from: ``fetching`` gets records (``confluent`` is the second one's), ``group``
-is the membership (``python_group``, ``confluent_group``). ``client`` asks the brokers.
-Nothing imports a library before it is needed, since they are extras.
+``opening`` opens the topic or joins its group. ``reader`` reads all partitions; ``membership``
+reads those that a consumer group assigns to this host. ``offsets`` has a partition's position and
+decides where it begins. ``records`` decodes records. ``client`` asks the brokers. ``drivers``
+chooses one of two libraries, each of which implements two ports: ``fetching`` gets records
+(``python_fetcher``, ``confluent``), ``group`` joins groups (``python_group``, ``confluent_group``).
+The libraries are extras, so each is imported only when it is needed.
 """
 
 from walle_connectors.kafka.source.model import KafkaSourceModel

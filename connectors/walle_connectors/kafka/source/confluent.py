@@ -1,7 +1,7 @@
 """A topic's records through librdkafka: the driver ``confluent``.
 
-librdkafka fetches in threads of its own into a queue; a poll takes what is there. It says
-nothing of offsets that are of no record, but where a partition ends: that is its position.
+librdkafka fetches in threads of its own into a queue, from which a poll takes records. It does not
+report offsets without a record, except at a partition's end, which then is the position.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from walle_stream.errors import SourceError
 _MIB: Final = 2**20
 _KIB: Final = 2**10
 
-_GROUP_DENIED: Final = "GROUP_AUTHORIZATION_FAILED"  # of the one that nobody joins
+_GROUP_DENIED: Final = "GROUP_AUTHORIZATION_FAILED"  # of the group that no consumer joins
 _MISSING: Final = {"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"}
 
 _offset_of = methodcaller("offset")
@@ -29,7 +29,7 @@ _value_of = methodcaller("value")
 
 
 class ConfluentFetcher:
-    """confluent-kafka's consumer as a ``Fetcher``. One thread."""
+    """confluent-kafka's consumer as a ``Fetcher``. For one thread."""
 
     def __init__(self, model: KafkaSourceModel, *, has_headers: bool = False) -> None:
         """Make the consumer, which connects in its own threads."""
@@ -45,15 +45,15 @@ class ConfluentFetcher:
             Consumer,
             model,
             {
-                # it wants one; nothing is stored for it, and nobody joins it
+                # the library requires a group, but no consumer joins or commits to it
                 "group.id": f"{model.client_id}-{model.topic}",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",  # what is missing is our policy's business
+                "auto.offset.reset": "error",  # our own policy handles missing offsets
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "check.crcs": True,
-                # what a host that is busy keeps in memory; it looks again soon for room
+                # limits the memory of a busy host, and checks soon again for room
                 "queued.max.messages.kbytes": 8 * _MIB // _KIB,
                 "fetch.queue.backoff.ms": 20,
                 "fetch.max.bytes": 8 * _MIB,
@@ -63,42 +63,42 @@ class ConfluentFetcher:
         )
 
     def begin_anew(self) -> None:
-        """Read the topic that has the name now; see ``Fetcher.begin_anew``."""
-        # librdkafka goes on asking for the one whose id it knows
+        """Read the recreated topic; see ``Fetcher.begin_anew``."""
+        # the old consumer keeps asking for the old topic's id
         self._consumer.close()
         self._consumer = self._make()
         self._is_assigned = False
 
     def assign(self, numbers: Sequence[int]) -> None:
-        """Take partitions; see ``Fetcher.assign``."""
+        """Set the partitions to fetch; see ``Fetcher.assign``."""
         self._next = dict.fromkeys(numbers, 0)
         self._is_assigned = False
 
     def seek(self, number: int, offset: int) -> None:
-        """Say what comes next; see ``Fetcher.seek``."""
-        # all are assigned anew: a seek wants a partition that is being fetched already
+        """Set the next offset; see ``Fetcher.seek``."""
+        # reassign all partitions: the library can seek only in one that is fetched already
         self._next[number] = offset
         self._is_assigned = False
 
     def pause(self, number: int) -> None:
-        """Fetch nothing; see ``Fetcher.pause``."""
+        """Stop fetching a partition; see ``Fetcher.pause``."""
         self._paused.add(number)
         if self._is_assigned:
             self._consumer.pause([TopicPartition(self._topic, number)])
 
     def resume(self, number: int) -> None:
-        """Fetch on; see ``Fetcher.resume``."""
+        """Continue fetching a partition; see ``Fetcher.resume``."""
         if number in self._paused:
             self._paused.remove(number)
-            self._consumer.resume([TopicPartition(self._topic, number)])  # no assignment does it
+            self._consumer.resume([TopicPartition(self._topic, number)])  # an assignment does not
             self._is_assigned = False
 
     def position(self, number: int) -> int | None:
-        """Return what comes next; see ``Fetcher.position``."""
+        """Return the next offset; see ``Fetcher.position``."""
         return self._next.get(number)
 
     def end(self, number: int) -> int:
-        """Return what is behind the newest record; see ``Fetcher.end``."""
+        """Return the offset after the newest record; see ``Fetcher.end``."""
         place = TopicPartition(self._topic, number)
         _, end = self._consumer.get_watermark_offsets(place, cached=True)
         return int(end)
@@ -107,7 +107,7 @@ class ConfluentFetcher:
         """Return records; see ``Fetcher.poll``.
 
         Raises:
-            SourceError: The topic cannot be read on.
+            SourceError: Reading of the topic failed.
         """
         try:
             messages = self._take(wait_ms / 1000.0, most)
@@ -131,7 +131,7 @@ class ConfluentFetcher:
             self._assign()
         messages: list[Any] = self._consumer.consume(most, 0)
         if not messages and wait_s:
-            # a consume with a time waits until it has them all
+            # a consume with a timeout would wait for all ``most`` records
             first = self._consumer.poll(wait_s)
             if first is not None:
                 messages = [first]
@@ -150,7 +150,7 @@ class ConfluentFetcher:
 
     def _records(self, number: int, rows: list[Any]) -> Records:
         offsets = list(map(_offset_of, rows))
-        # an end may have been told behind them
+        # an end after these records may have been reported already
         self._next[number] = max(self._next.get(number, 0), offsets[-1] + 1)
         return Records(
             offsets,
@@ -172,8 +172,8 @@ class ConfluentFetcher:
 
     def _failure(self, error: Any) -> SourceError:
         return SourceError(
-            f"topic {self._topic!r} cannot be read on ({error.name()}: {error.str()}): what was "
-            "committed is kept, run again"
+            f"reading of topic {self._topic!r} failed ({error.name()}: {error.str()}): committed "
+            "data are kept, run again"
         )
 
     def close(self) -> None:

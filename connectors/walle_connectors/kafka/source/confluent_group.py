@@ -1,13 +1,13 @@
 """A consumer group through librdkafka.
 
-One consumer is the member and fetches nothing; another one, without a group, fetches what the
-reader has opened. So nothing is fetched of a partition before it is opened, and a topic that is
-made again costs no membership.
+One consumer is the member and fetches nothing. Another consumer, without a group, fetches the
+partitions that the reader has opened. So a partition is not fetched before it is opened, and a
+recreated topic costs no membership.
 
-librdkafka joins in threads of its own and calls back within a poll: there the reader gives back
-before the group hears that a partition is free. A stand-in's poll waits there for the reader. It
-waits for no message, so that librdkafka goes on counting the poll interval. Within a poll
-confluent-kafka lets no other thread use the consumer.
+librdkafka joins in threads of its own and calls back within a poll. In the callback the reader
+gives partitions back before the group learns that they are free. A stand-in's poll waits in the
+callback for the reader. It does not wait for messages, so librdkafka keeps counting the poll
+interval. During a poll confluent-kafka lets no other thread use the consumer.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ from walle_connectors.kafka.source.polling import PollThread
 from walle_stream.errors import BrokerUnreachableError, SourceError
 
 _WAIT_MS: Final = 5
-# its callback says so, or the fetcher does
+# the callback or the fetcher reports these
 _SAID_ELSEWHERE: Final = {"_MAX_POLL_EXCEEDED", "UNKNOWN_TOPIC_OR_PART"}
 _NOT_NOW: Final = {
     *("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"),
@@ -39,7 +39,7 @@ class ConfluentGroup:
     """confluent-kafka's consumer as a ``Group``."""
 
     def __init__(self, model: KafkaSourceModel, *, has_headers: bool) -> None:
-        """Make the consumers, which connect in their own threads."""
+        """Create the consumers, which connect in their own threads."""
         self.fetcher = ConfluentFetcher(model, has_headers=has_headers)
         self.owned: set[int] = set()
         self._topic = model.topic
@@ -58,7 +58,7 @@ class ConfluentGroup:
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": session_ms,
                 "heartbeat.interval.ms": min(3_000, session_ms // 3),
-                # it takes no interval that is shorter than the session
+                # the library accepts no interval shorter than the session timeout
                 "max.poll.interval.ms": max(model.poll_interval_ms, session_ms),
                 "enable.auto.commit": False,
                 "on_commit": self._take_answer,
@@ -73,11 +73,11 @@ class ConfluentGroup:
 
     @property
     def is_member(self) -> bool:
-        """Whether it is in the group; see ``Group.is_member``."""
+        """Whether this consumer is in the group; see ``Group.is_member``."""
         return bool(self._member) and self._consumer.memberid() == self._member
 
     def join(self, give_back: GiveBack) -> None:
-        """Begin to join; see ``Group.join``."""
+        """Start joining; see ``Group.join``."""
         self._give_back = give_back
         self._consumer.subscribe(
             [self._topic],
@@ -87,7 +87,7 @@ class ConfluentGroup:
         )
 
     def take(self, wait_s: float) -> bool:
-        """Take the group; see ``Group.take``."""
+        """Take the group for a turn; see ``Group.take``."""
         self._is_wanted.set()
         if self._polls.take(wait_s):
             return True
@@ -101,7 +101,7 @@ class ConfluentGroup:
         return False
 
     def give(self) -> None:
-        """Let it go; see ``Group.give``."""
+        """End the reader's turn; see ``Group.give``."""
         self._polls.give()
 
     def poll(self, most: int) -> Polled | None:
@@ -126,7 +126,7 @@ class ConfluentGroup:
         finally:
             self._is_away = False
 
-    # What the group gives and takes: called back within a poll
+    # Assignments and revocations: callbacks within a poll
 
     def _take_places(self, _consumer: Any, places: Collection[Any]) -> None:
         self._member = self._consumer.memberid()
@@ -160,7 +160,7 @@ class ConfluentGroup:
         """Leave the group; see ``Group.leave``."""
         try:
             while gives_back and not self.take(_WAIT_MS / 1000.0):
-                pass  # a stand-in is about to end, or waits for this thread
+                pass  # the stand-in is about to end, or waits for this thread
             if gives_back:
                 owned, self.owned = self.owned, set()
                 self._give_back(owned, is_lost=not self.is_member)
@@ -174,10 +174,10 @@ class ConfluentGroup:
             with suppress(RuntimeError):
                 self._consumer.close()
 
-    # What it is told
+    # Commits
 
     def claim(self, told: Mapping[int, Told]) -> bool:
-        """Commit; see ``Group.claim``."""
+        """Commit and wait; see ``Group.claim``."""
         try:
             taken = self._consumer.commit(offsets=self._offsets(told), asynchronous=False)
             errors = [each.error for each in taken if each.error is not None]
@@ -189,14 +189,14 @@ class ConfluentGroup:
         return not errors
 
     def tell(self, told: Mapping[int, Told], on_taken: Callable[[], None] | None = None) -> None:
-        """Commit soon; see ``Group.tell``."""
-        # answers name no question: of those that somebody waits for, one is under way at a time
+        """Commit without waiting; see ``Group.tell``."""
+        # answers do not name their commit, so only one commit with a callback runs at a time
         if on_taken is not None and any(self._telling):
             return
         if self._asked is not None:
             self._untold.append(told)  # within a stand-in's poll
             return
-        with suppress(KafkaException):  # whatever it is, nothing depends on it
+        with suppress(KafkaException):  # no state depends on this commit
             self._consumer.commit(offsets=self._offsets(told), asynchronous=True)
             self._telling.append(on_taken)
 
@@ -212,10 +212,14 @@ class ConfluentGroup:
         ]
 
     def _failure(self, error: Any) -> SourceError | BrokerUnreachableError:
-        said = f"topic {self._topic!r}: the group cannot be asked ({error.name()}: {error.str()})"
+        said = (
+            f"topic {self._topic!r}: a request to the group failed ({error.name()}: {error.str()})"
+        )
         if is_waited_for(error):
-            return BrokerUnreachableError(f"{said}: see that its brokers answer, and run again")
+            return BrokerUnreachableError(
+                f"{said}: make sure that its brokers answer, and run again"
+            )
         return SourceError(
-            f"{said}: what was committed is kept; grant READ and DESCRIBE on topic and group to "
-            "this client, or run again"
+            f"{said}: committed data are kept; grant READ and DESCRIBE on topic and group to this "
+            "client, or run again"
         )

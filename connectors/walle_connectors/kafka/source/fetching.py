@@ -1,7 +1,7 @@
-"""What the source asks of a client library: records of partitions, by columns.
+"""Port of client libraries for fetching records of partitions, column by column.
 
-``Fetcher`` is the port: its only calls while a topic is read. ``python_fetcher`` is
-kafka-python's, ``confluent`` librdkafka's. Groups have a port of their own, ``group``.
+While a topic is read, the source calls the library only through ``Fetcher``. ``python_fetcher``
+implements it with kafka-python, ``confluent`` with librdkafka. Groups have the port ``group``.
 """
 
 from bisect import bisect_left
@@ -9,41 +9,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import Any, Final, NamedTuple, Protocol
 
-_RECORD_BYTES: Final = 200  # headers and objects, about
+_RECORD_BYTES: Final = 200  # estimate for headers and objects
 
 
 class Record(NamedTuple):
-    """What is needed of a record; kafka-python's have these names, and more."""
+    """The needed fields of a record, with kafka-python's names."""
 
     offset: int
     timestamp: int
-    """Of its creation, or of its arrival in the broker's log: the topic says which."""
+    """Time of creation or of arrival in the broker's log, as the topic is set; milliseconds."""
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Estimated size in memory."""
         return len(self.value or b"") + len(self.key or b"") + _RECORD_BYTES
 
 
 class Records(NamedTuple):
-    """Records of one partition in its order, column by column: they are decoded in bulk."""
+    """Records of one partition in offset order, as columns for decoding in bulk."""
 
     offsets: Sequence[int]
     timestamps: Sequence[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Sequence[tuple[str, bytes | None]]] = ()
-    """Empty where the library was not asked for them."""
+    """Empty if headers were not requested."""
 
     def rows(self) -> Iterator[Record]:
-        """Iterate record by record, in the partition's order."""
+        """Iterate over the records in the partition's order."""
         return starmap(Record, zip(*self[: 5 if self.headers else 4], strict=True))
 
     def before(self, offset: int) -> "Records":
-        """Return those below an offset."""
+        """Return the records below an offset."""
         count = bisect_left(self.offsets, offset)
         return Records(
             self.offsets[:count],
@@ -55,20 +55,20 @@ class Records(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """What a poll gave."""
+    """Result of a poll."""
 
     records: Mapping[int, Records] = {}
-    """By partition; none is empty."""
+    """Records by partition; no entry is empty."""
     gone: Sequence[int] = ()
-    """Partitions whose next offset is not there; nothing more comes before ``seek``."""
+    """Partitions whose next offset is missing; they yield no more records before ``seek``."""
     cut: Sequence[int] = ()
-    """Partitions that lost records which were read, whatever they have now; as ``gone``."""
+    """Partitions that lost records after we read them; they also need ``seek``."""
     arrived_ms: float = 0.0
-    """Monotonic clock, where it was before its reader came for it."""
+    """Arrival on the monotonic clock; 0 if the reader should take its own time."""
 
 
 def columns(records: Sequence[Any], *, has_headers: bool = False) -> Records:
-    """Put records of one partition, with the names of ``Record``, into columns."""
+    """Return records of one partition, objects with the fields of ``Record``, as columns."""
     return Records(
         [each.offset for each in records],
         [each.timestamp for each in records],
@@ -79,36 +79,37 @@ def columns(records: Sequence[Any], *, has_headers: bool = False) -> Records:
 
 
 class Fetcher(Protocol):
-    """Fetches records of partitions of one topic, by their numbers. One thread."""
+    """Fetcher of records from numbered partitions of one topic. For one thread."""
 
     def assign(self, numbers: Sequence[int]) -> None:
-        """Take partitions; each is sought before the first poll."""
+        """Set the partitions to fetch; call ``seek`` for each before the first poll."""
 
     def begin_anew(self) -> None:
-        """Read another topic of that name: it was made again; each is sought before a poll."""
+        """Switch to the recreated topic; call ``seek`` for each partition before a poll."""
 
     def seek(self, number: int, offset: int) -> None:
-        """Say what comes next of a partition."""
+        """Set the next offset of a partition."""
 
     def pause(self, number: int) -> None:
-        """Fetch nothing of a partition."""
+        """Stop fetching a partition."""
 
     def resume(self, number: int) -> None:
-        """Fetch on, from where it was sought; nothing happens to one that was not paused."""
+        """Continue at the sought offset; no effect on a partition that is not paused."""
 
     def position(self, number: int) -> int | None:
-        """Return what comes next, behind offsets of no record; None where it is not known."""
+        """Return the next offset, after offsets without a record; None if unknown."""
 
     def end(self, number: int) -> int:
-        """Return what is behind the newest record, as of the last fetch; -1 if not known."""
+        """Return the offset after the newest record, as of the last fetch; -1 if unknown."""
 
     def poll(self, wait_ms: int, most: int) -> Polled:
-        """Return records as soon as there are any; a broker that is away is no error.
+        """Return records as soon as there are any; an unreachable broker is no error.
 
-        ``wait_ms`` is for the first one; ``most`` is of all partitions together, ≥ 1.
+        Waits at most ``wait_ms`` for the first record. ``most`` (≥ 1) limits all partitions
+        together.
 
         Raises:
-            SourceError: The topic cannot be read on.
+            SourceError: Reading of the topic failed.
         """
 
     def close(self) -> None:

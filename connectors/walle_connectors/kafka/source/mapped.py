@@ -1,7 +1,7 @@
-"""Decodes records of anybody's topic, as ``spec.source.mapping`` says.
+"""Decoding of records in a foreign format by ``spec.source.mapping``.
 
-A record is taken whole or not at all: what cannot become events is one dead letter, which
-can be given back to the topic.
+A record is accepted or refused as a whole. A refused record becomes one dead letter, which can be
+returned to the topic.
 """
 
 from operator import itemgetter
@@ -17,10 +17,10 @@ from walle_stream.reading.mapping.records import BrokenRow, JsonRows, csv_decode
 
 
 class MappedDecoder(RecordDecoder):
-    """Decodes rows of JSON or CSV, whose device is the record's key. One thread."""
+    """Decoder of rows in JSON or CSV, with the device as the record's key. For one thread."""
 
     def __init__(self, mapping: RowMapping, max_record_bytes: int) -> None:
-        """Compile a checked mapping; columns of CSV are those of a value, in their order."""
+        """Compile a checked mapping; its columns are the columns of CSV values, in order."""
         super().__init__(max_record_bytes)
         self._has_device = mapping.device is not None
         columns = mapping.columns
@@ -33,7 +33,7 @@ class MappedDecoder(RecordDecoder):
 
     @override
     def named_device(self, value: bytes | None) -> str | None:
-        """Return the device that a value names, if any; None where it cannot be read."""
+        """Return the device that a value names, or ""; None if the value cannot be decoded."""
         if not self._has_device:
             return ""
         for values, _ in self._rows(value or b""):
@@ -45,7 +45,7 @@ class MappedDecoder(RecordDecoder):
 
     @override
     def decode_all(self, records: Records) -> list[Event] | None:
-        """Return None: each record is decoded by itself."""
+        """Return None, since each record is decoded by itself."""
         return None
 
     @override
@@ -61,7 +61,7 @@ class MappedDecoder(RecordDecoder):
             named, time_ms, _, now, timed = row
             if named != device_id:
                 return other_device(named, device_id)
-            if timed:  # as a file's: by time, then as they are declared
+            if timed:  # as for files: by time, then in declared order
                 timed += [(time_ms, event) for event in now]
                 now = [event for _, event in sorted(timed, key=itemgetter(0))]
             events += now

@@ -1,16 +1,16 @@
-"""Reads the partitions that a consumer group gives to this host.
+"""Reader of the partitions that a consumer group assigns to this host.
 
-The group decides by the cooperative-sticky assignor: a partition that stays is read on
-through a rebalance, and one that goes is given to nobody before its owner has given it back.
-How a library tells, and how it is kept from going on meanwhile, is ``group``'s.
+The group uses the cooperative-sticky assignor. Reading of a partition that stays continues through
+a rebalance. A partition that moves has no new owner before its old owner has given it back.
+``group`` hides the differences between the libraries.
 
-A host that waits for room in the tunnel reads nothing, maybe for days, and must not lose its
-partitions for it: they would move to a host that waits as well. So it stays a member, until the
+A host that waits for room in the tunnel reads nothing, maybe for days. It must not lose its
+partitions for that: they would move to a host that waits as well. So it stays a member until the
 group asks for some of its partitions.
 
-Offsets come from the placement. Those committed to Kafka are for tools that show lag. Beside them
-stand whose state a partition is, for members that have another data directory, and the
-generation of its owner.
+Offsets come from the placement. The offsets committed to Kafka serve tools that show lag. Their
+metadata hold the generation of the owner and its incarnation, which members with another data
+directory need.
 """
 
 import logging
@@ -37,16 +37,16 @@ from walle_stream.reading import Opening
 _log = logging.getLogger(__name__)
 
 REVOKE_SHARE: Final = 0.2
-"""Share of the poll interval in which partitions must have been given back."""
+"""Share of the poll interval within which partitions must be given back."""
 
 _WAIT_S: Final = 0.005
 _TELL_LAG_MS: Final = 5_000.0
-_ALONE_MS: Final = 10_000.0  # so long a bounded run waits for partitions
-_SETTLE_MS: Final = 10_000.0  # so long it waits for replies at its end
+_ALONE_MS: Final = 10_000.0  # limit of a bounded run's wait for partitions
+_SETTLE_MS: Final = 10_000.0  # limit of a bounded run's wait for replies at its end
 
 
 class GroupReader(KafkaReader):
-    """A member of a consumer group. One thread, which calls the placement, too."""
+    """A reader that is a member of a consumer group. For one thread, which calls the placement."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class GroupReader(KafkaReader):
         placement: Placement,
         opening: Opening,
     ) -> None:
-        """Join, taking client and group; partitions come with the first reads.
+        """Join the group and own client and group; the first reads bring partitions.
 
-        The opening has no partitions; its limit is of this member in this run.
+        ``opening`` has no partitions. Its limit applies to this member in this run.
         """
         super().__init__(client, model, decoder, opening, group.fetcher)
         self._group = group
@@ -69,7 +69,7 @@ class GroupReader(KafkaReader):
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._generations: dict[int, int] = {}
-        self._last_generation = 0  # that the state of a partition has seen
+        self._last_generation = 0  # highest generation seen in a partition's state
         self._told: Mapping[int, int] = {}
         self._tell_at_ms = monotonic_ms() + _TELL_LAG_MS
         self._alone_since_ms = 0.0
@@ -83,10 +83,10 @@ class GroupReader(KafkaReader):
 
     @override
     def read(self) -> Sequence[SourceBatch]:
-        """Return what has come, or wait for some milliseconds; opens and closes partitions.
+        """Return new batches, or wait some milliseconds for them; opens and closes partitions.
 
         Raises:
-            SourceError: The topic cannot be read on, or a read before this one failed.
+            SourceError: Reading of the topic failed, now or in an earlier read.
             WalleError: A partition cannot be opened or closed.
         """
         self._thread = threading.current_thread()
@@ -97,7 +97,7 @@ class GroupReader(KafkaReader):
             ) from self._failure
         try:
             if not self._group.take(_WAIT_S):
-                return ()  # it was away for long
+                return ()  # a stand-in is polling
             try:
                 return super().read()
             finally:
@@ -111,15 +111,15 @@ class GroupReader(KafkaReader):
     @override
     @property
     def progress(self) -> float:
-        """Share read of what its partitions had when they were opened; -1 without any."""
+        """Share of the records present at the opening that are read; -1 without partitions."""
         return self._progress if self._progress >= 0 else super().progress
 
     @override
     def close(self) -> None:
-        """Give back what this host has, then leave the group; may be called twice.
+        """Give this host's partitions back, then leave the group; may be called twice.
 
-        From another thread than the reads' it only leaves the group: partitions are then
-        their host's to close.
+        From any thread but the reading one it only leaves the group; the host then closes its
+        partitions itself.
         """
         if self._is_closed:
             return
@@ -153,8 +153,8 @@ class GroupReader(KafkaReader):
 
     @override
     def _finish(self) -> None:
-        # what was told now is its owner's to commit before partitions are given back, and the
-        # replies to what its runs then ask; after a limit the next run takes them
+        # the host must first commit the last batches and take the replies to their runs' calls;
+        # after a time limit the next run takes the replies
         if self._ready:
             self._leave_at_ms = monotonic_ms() + _SETTLE_MS
         elif (
@@ -165,7 +165,7 @@ class GroupReader(KafkaReader):
             self._leave()
 
     def _leave(self) -> None:
-        # at once, not when it is closed: a member that no longer polls would hold up the others
+        # leave now and not at closing: a member that no longer polls would block the others
         self._progress = max(super().progress, 0.0)
         self._is_done = True
         self.close()
@@ -178,10 +178,10 @@ class GroupReader(KafkaReader):
             return
         if numbers[-1] >= self._client.identity.partition_count:
             raise self._client.grown()
-        self._leave_at_ms = monotonic_ms() + _SETTLE_MS  # they may have ended before
+        self._leave_at_ms = monotonic_ms() + _SETTLE_MS  # these partitions may have ended before
         told = self._claimed(numbers)
         if told is None:
-            return  # once more behind the next poll, if they still are this host's
+            return  # try again after the next poll, if this host still owns them
         generation = told[numbers[0]].generation
         self._generations |= dict.fromkeys(numbers, generation)
         try:
@@ -194,18 +194,18 @@ class GroupReader(KafkaReader):
                 self._last_generation = error.generation
             self._placement.lose(numbers)
         except WalleError:
-            self._placement.lose(numbers)  # they were opened, and nothing was taken
+            self._placement.lose(numbers)  # they were opened, but nothing was read
             raise
 
     def _claimed(self, numbers: Collection[int]) -> Mapping[int, Told] | None:
-        """Commit the next generation, which nobody but a member can; None: not now."""
+        """Commit the next generation, which only a member can do; None if that failed for now."""
         try:
             before = self._client.told(numbers)
             last = max(self._last_generation, *(each.generation for each in before.values()))
             told = {n: each._replace(generation=last + 1) for n, each in before.items()}
             for number, each in told.items():
                 if not each.owner and not each.offset:
-                    # the group must know whose it is before a record is read
+                    # the group must know the owner before the first record is read
                     told[number] = each._replace(owner=self._placement.incarnation)
             return told if self._group.claim(told) else None
         except BrokerUnreachableError as error:
@@ -213,15 +213,15 @@ class GroupReader(KafkaReader):
             return None
 
     def _expect_own(self, told: Mapping[int, Told]) -> None:
-        # who got partitions with another data directory would make everything once more, as
-        # another's
+        # a member with another data directory would produce all features again, under another
+        # incarnation
         for number, each in told.items():
             is_own = each.owner == self._placement.incarnation
             if not is_own and not self._placement.may_begin_anew:
                 raise SourceError(
                     f"topic {self._client.topic!r}: partition {number} was read up to offset "
-                    f"{each.offset} by another member of this group, and its state is not here: "
-                    "share the data directory, set spec.state.snapshots, or begin anew with "
+                    f"{each.offset} by another member of this group, and its state is not here. "
+                    "Share the data directory, set spec.state.snapshots, or start over with "
                     "another group"
                 )
 
@@ -233,11 +233,11 @@ class GroupReader(KafkaReader):
         if self._lanes:
             self._alone_since_ms = 0.0
             return super()._is_at_end
-        # others may be about to give some of theirs
+        # other members may be about to give some of their partitions
         self._alone_since_ms = self._alone_since_ms or monotonic_ms()
         return monotonic_ms() - self._alone_since_ms > _ALONE_MS
 
-    # What tools see
+    # Lag for tools
 
     def _tell_lag(self) -> None:
         if monotonic_ms() < self._tell_at_ms:

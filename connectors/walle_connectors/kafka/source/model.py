@@ -13,7 +13,7 @@ from walle_stream.spec.strict import Strict
 _MIB: Final = 2**20
 
 type MissingOffset = Literal["fail", "earliest", "latest"]
-"""What to do where records were deleted before they were read."""
+"""Policy for records that were deleted before they were read."""
 
 
 def _time_ms(value: object) -> object:
@@ -24,14 +24,14 @@ def _time_ms(value: object) -> object:
             raise ValueError(
                 f"expected epoch milliseconds, or a date and time, found {value!r}"
             ) from None
-    if isinstance(value, datetime):  # YAML makes one of a date and time without quotes
+    if isinstance(value, datetime):  # YAML parses an unquoted date and time to one
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1000)
     return value
 
 
 class StartTime(Strict):
-    """A moment, by the records' time."""
+    """A moment on the clock of the records' timestamps."""
 
     timestamp_ms: Annotated[StrictInt, BeforeValidator(_time_ms)] = Field(
         alias="timestamp", ge=0, description="Epoch milliseconds, or ISO 8601 (UTC)."
@@ -47,17 +47,17 @@ class KafkaSourceModel(Connection):
         default=None,
         min_length=1,
         max_length=255,
-        description="Hosts of this consumer group share the partitions; else this run has all.",
+        description="Consumer group whose hosts share the partitions; left out: this run has all.",
     )
     start_at: Literal["earliest", "latest"] | StartTime = Field(
-        default="earliest", description="Where a partition begins that was never read."
+        default="earliest", description="Start of a partition that was never read."
     )
     stop_at_end: StrictBool = Field(
         default=False,
-        description="Ends where the topic ended when its partitions were first opened.",
+        description="Ends at the topic's end as of the first opening of its partitions.",
     )
     on_missing_offset: MissingOffset = Field(
-        default="fail", description="When retention deleted records that were not read yet."
+        default="fail", description="Policy if retention deleted unread records."
     )
     max_record_bytes: SizeBytes = Field(
         default=_MIB, ge=64, le=2**30, description="A longer value is a dead letter."
@@ -67,25 +67,25 @@ class KafkaSourceModel(Connection):
         alias="connectTimeout",
         ge=100,
         le=600_000,
-        description="How long a start waits for a broker.",
+        description="Longest wait of a start for a broker.",
     )
     poll_interval_ms: DurationMs = Field(
         default=300_000,
         alias="pollInterval",
         ge=1_000,
         le=86_400_000,
-        description="How long a host of a group may take to give a partition back.",
+        description="Longest time in which a host of a group gives a partition back.",
     )
     session_timeout_ms: DurationMs = Field(
         default=45_000,
         alias="sessionTimeout",
         ge=3_000,
         le=1_800_000,
-        description="How long a host of a group may be silent before others get its partitions.",
+        description="Longest silence of a host of a group before others get its partitions.",
     )
     mapping: RowMapping | None = Field(
         default=None,
-        description="How values of anybody become events; left out: they are events.",
+        description="Maps values in a foreign format to events; left out: they are events.",
     )
     first_partitions: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         default=None,
@@ -98,7 +98,7 @@ class KafkaSourceModel(Connection):
 
     @classmethod
     def of(cls, connection: Connection, topic: str) -> Self:
-        """Return a topic of another section's brokers, with defaults."""
+        """Return a topic at the brokers of another section, with default settings."""
         return cls.model_validate({**connection.reach(), "topic": topic})
 
     @model_validator(mode="after")

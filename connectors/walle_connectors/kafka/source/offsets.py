@@ -1,7 +1,7 @@
-"""Where a partition of a topic stands, and where it begins without an offset.
+"""Positions in partitions of a topic, and the start of a partition without a position.
 
-Offsets live in the partition's database with the state; what the group commits to Kafka is
-for tools that show lag, and never read.
+Offsets are stored in the partition's database with the state. The offsets that the group commits to
+Kafka serve tools that show lag and are never used for reading.
 """
 
 from collections.abc import Mapping
@@ -15,43 +15,43 @@ from walle_stream.reading.offsets import Count, Position
 
 
 class TopicPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a partition stands."""
+    """Position of reading in a partition."""
 
     what: ClassVar[str] = "a Kafka topic"
     order = ("next", "part")
 
     next: Count
-    """Kafka offset of the record to read next; all before it are accounted."""
+    """Kafka offset of the record to read next; all earlier records are counted."""
     part: Count = 0
-    """Events of that record that were given already: it is accounted if there are some."""
+    """Number of that record's events already delivered; the record is counted if above 0."""
     topic: str
     topic_id: str = ""
-    """Another one if the topic was deleted and made again; empty where it is not known."""
+    """Changes when the topic is deleted and recreated; empty if unknown."""
     cluster: str = ""
-    """Empty where it is not known."""
+    """Id of the cluster; empty if unknown."""
     end: int = -1
-    """Where reading ends (exclusive); below 0: nowhere."""
+    """Offset at which reading ends (exclusive); negative for no end."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What a partition has at the moment."""
+    """Current bounds of a partition, as Kafka offsets."""
 
     begin: int
-    """Kafka offset of the oldest record that is there."""
+    """Offset of the oldest existing record."""
     end: int
-    """Of the next one to be written."""
+    """Offset of the next record to be written."""
     start: int
-    """Where a partition begins that was never read."""
+    """Start of reading for a partition that was never read."""
 
 
 def decode_positions(
     offsets: Mapping[int, bytes], topic: str, cluster: str
 ) -> dict[int, TopicPosition]:
-    """Decode offsets by partition; ``cluster`` is empty where it is not known.
+    """Decode offsets by partition; ``cluster`` is empty if unknown.
 
     Raises:
-        SourceError: An offset is damaged, or not of a topic.
-        SourceChangedError: It is of another topic or cluster.
+        SourceError: An offset is damaged or belongs to another kind of source.
+        SourceChangedError: An offset belongs to another topic or cluster.
     """
     found = {number: TopicPosition.decode(number, each) for number, each in offsets.items()}
     for number, each in found.items():
@@ -59,14 +59,14 @@ def decode_positions(
         if each.topic != topic or is_other_cluster:
             raise SourceChangedError(
                 f"the offset of partition {number} is of topic {each.topic!r} in cluster "
-                f"{each.cluster!r}, not of {topic!r} in {cluster!r}: give the source that the "
-                "data directory was made from, or a new --data-dir"
+                f"{each.cluster!r}, not of {topic!r} in {cluster!r}: give the source of this data "
+                "directory, or a new --data-dir"
             )
     return found
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
-    """Decides where partitions begin; pure."""
+    """Rules for the start of partitions; no I/O."""
 
     topic: str
     topic_id: str
@@ -74,20 +74,20 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     stops_at_end: bool
     on_missing: MissingOffset
     advice: str = (
-        "give spec.source.onMissingOffset=earliest to go on with what is there, or latest to go on "
-        "with what comes"
+        "give spec.source.onMissingOffset=earliest to continue with the remaining records, or "
+        "latest to continue with new records"
     )
-    """What to do where something is missing and the policy is ``fail``."""
+    """Advice to the user when records are missing and the policy is ``fail``."""
 
     def position(
         self, partition: int, stored: TopicPosition | None, bounds: Bounds, *, is_cut: bool = False
     ) -> TopicPosition:
-        """Return where a partition begins that stood at ``stored``, None if it was never read.
+        """Return the start of a partition with the position ``stored``, None if it was never read.
 
-        ``is_cut`` says that it lost records that were read, whatever has come since.
+        ``is_cut`` means that the partition lost records after we read them.
 
         Raises:
-            SourceError: What should come next is not there, and the policy is ``fail``.
+            SourceError: The next record is missing, and the policy is ``fail``.
         """
         if stored is None:
             place, end, problem = bounds.start, -1, ""
@@ -95,7 +95,7 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
             problem = self._problem(stored, bounds, is_cut=is_cut)
             place, end = self._place(partition, stored, bounds, problem), stored.end
             if problem and (end > bounds.end or self._is_other(stored)):
-                end = -1  # one that is not there, or of another topic
+                end = -1  # the end does not exist, or belongs to another topic
             if stored.is_end and self.stops_at_end and place == stored.next:
                 return stored
         if not self.stops_at_end:
@@ -126,8 +126,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     def _problem(self, stored: TopicPosition, bounds: Bounds, *, is_cut: bool) -> str:
         if self._is_other(stored):
             return (
-                f"the topic was deleted and made again; offset {stored.next}, where reading "
-                f"stopped, is of the old one, the new one has {bounds.begin} to {bounds.end}"
+                f"the topic was recreated; reading stopped at offset {stored.next} of the old "
+                f"topic, the new one has {bounds.begin} to {bounds.end}"
             )
         if stored.next < bounds.begin:
             return (
@@ -142,6 +142,6 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
         if is_cut:
             return (
                 f"a broker lost records that were read: reading stopped at offset {stored.next}, "
-                f"what is there now, {bounds.begin} to {bounds.end}, is not all the same"
+                f"and some of the present records, {bounds.begin} to {bounds.end}, differ"
             )
         return ""

@@ -1,4 +1,4 @@
-"""A topic of raw events as a source: its identity, and opening or joining it."""
+"""A topic of raw events as a source: its identity, its opening, and membership of its group."""
 
 import sys
 from collections.abc import Mapping
@@ -20,26 +20,26 @@ from walle_stream.reading import LaneSource, Opening
 class KafkaSource(LaneSource):
     """Events from one topic, keyed by device; a ``ports.PlacingSource``.
 
-    Everything but ``is_placed`` asks the brokers, and blocks. A missing topic is a ``SourceError``;
-    no answer, or refused TLS, a ``BrokerUnreachableError``.
+    All members but ``is_placed`` ask the brokers and block. They raise ``SourceError`` if the topic
+    is missing, and ``BrokerUnreachableError`` if no broker answers or TLS is refused.
     """
 
     reads_apart = True
 
     def __init__(self, model: KafkaSourceModel) -> None:
-        """Keep the definition; no broker is asked."""
+        """Store the definition without contacting a broker."""
         self._model = model
         self.name = f"topic {model.topic!r}"
         self._identity: TopicIdentity | None = None
 
     @property
     def is_placed(self) -> bool:
-        """Whether a consumer group says which host has which partition."""
+        """Whether a consumer group assigns partitions to hosts."""
         return self._model.group is not None
 
     @property
     def partition_count(self) -> int:
-        """How many partitions are read; records without keys are a ``SourceError``."""
+        """Number of partitions to read; records without keys raise ``SourceError``."""
         client = TopicClient(self._model)
         try:
             client.check_keys(self._decoder().named_device)
@@ -50,14 +50,14 @@ class KafkaSource(LaneSource):
 
     @property
     def declared(self) -> DeclaredIds:
-        """Ids and pages that stand in the mapping as literals."""
+        """Ids and pages that are literals in the mapping."""
         mapping = self._model.mapping
         return DeclaredIds() if mapping is None else mapping.declared
 
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """Topic, cluster and mapping; not where the brokers are."""
+        """Topic, cluster and mapping, without the addresses of brokers."""
         if self._identity is None:
             client = TopicClient(self._model)
             self._identity = client.identity
@@ -68,13 +68,13 @@ class KafkaSource(LaneSource):
 
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs from a stored fingerprint."""
+        """Describe the difference from a stored fingerprint; empty if there is none."""
         found = self.fingerprint
         is_same_cluster = not (found["cluster"] and stored.get("cluster")) or (
             found["cluster"] == stored["cluster"]
         )
         if stored.get("topic") != found["topic"] or not is_same_cluster:
-            return f"it is in cluster {found['cluster']!r}, before it was {dict(stored)}"
+            return f"it is in cluster {found['cluster']!r}, but was {dict(stored)} before"
         is_same = found.get("mapping") == stored.get("mapping")
         return "" if is_same else "spec.source maps it to events in another way than before"
 

@@ -1,11 +1,11 @@
-"""Polls a consumer in a thread of its own, one poll at a time and only when asked.
+"""Polls of a consumer in a thread of its own, one at a time and only on request.
 
-Why not in the reader's thread: a member that joins a group must stay in one poll until
-the others have joined, too (kafka-python 3.0 begins anew when it finds a join done that it
-was not waiting for), and that takes seconds, while a reader must come back in milliseconds.
-Between ``take`` and ``give`` the consumer is the reader's, but for polls that it asked for;
-nothing is fetched ahead of what was asked for. A reader that does not come back for some
-time, because its host waits for room in the tunnel, is stood in for: the group counts polls.
+The reader's thread cannot poll itself. A member that joins a group must stay in one poll until the
+others have joined (kafka-python 3.0 starts over when a join ends outside a poll). That takes
+seconds, while a reader must return within milliseconds.
+Between ``take`` and ``give`` the consumer belongs to the reader, except for polls that the reader
+requested. No poll runs without a request. A reader may stay away while its host waits for room in
+the tunnel. A stand-in then polls for it, since the group counts polls.
 """
 
 import threading
@@ -17,11 +17,11 @@ from walle_connectors.kafka.source.fetching import Polled
 from walle_stream.clock import monotonic_ms
 
 POLL_MS: Final = 1_000
-"""Longest poll; it ends at once when records come."""
+"""Longest poll; it ends at once when records arrive."""
 
 
 class PollThread:
-    """Runs polls beside their reader."""
+    """Thread that runs polls for a reader."""
 
     def __init__(
         self,
@@ -30,31 +30,31 @@ class PollThread:
         stand_in: Callable[[], None],
         patience_s: float,
     ) -> None:
-        """Start the thread; ``poll`` takes the number of records, and blocks for some ``POLL_MS``.
+        """Start the thread; ``poll`` takes the number of records and blocks for about ``POLL_MS``.
 
-        Where nobody took the consumer for ``patience_s``, the thread runs ``stand_in``, with the
-        consumer taken; an error of it is the reader's when it takes it.
+        When the reader has not taken the consumer for ``patience_s``, the thread takes it and runs
+        ``stand_in``. The reader's next ``take`` raises an error of the stand-in.
         """
         self._poll = poll
         self._stand_in = stand_in
         self._patience_s = patience_s
         self._given_s = 0.0
-        self._consumer = threading.RLock()  # leaving may be a part of a turn
+        self._consumer = threading.RLock()  # reentrant: leaving may be part of a turn
         self._failure: BaseException | None = None
-        self._asked: SimpleQueue[int] = SimpleQueue()  # 0: the end
+        self._asked: SimpleQueue[int] = SimpleQueue()  # 0 ends the thread
         self._answers: SimpleQueue[Polled | BaseException] = SimpleQueue()
         self.is_busy = False
-        """Whether an answer is to come, or was not taken yet; the reader's."""
+        """Whether an answer is pending or not taken yet; for the reader's thread."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def take(self, wait_s: float) -> bool:
-        """Take the consumer, to poll and between polls; ``give`` it back.
+        """Take the consumer for a turn; call ``give`` afterwards.
 
-        Waits ``wait_s`` at most while somebody stands in for the reader; False: it was not taken.
+        Waits at most ``wait_s`` for a stand-in. Returns False if the consumer was not taken.
 
         Raises:
-            BaseException: What the stand-in raised before.
+            BaseException: The error of an earlier stand-in.
         """
         if not self._consumer.acquire(timeout=wait_s):
             return False
@@ -65,17 +65,17 @@ class PollThread:
         return True
 
     def give(self) -> None:
-        """Give the consumer back; a poll that was asked for may go on."""
+        """Give the consumer back; a requested poll may continue."""
         self._given_s = monotonic_ms() / 1000.0
         self._consumer.release()
 
     def poll(self, most: int, wait_s: float) -> Polled | None:
-        """Return a poll's answer, or None while it is going on after ``wait_s``.
+        """Return a poll's answer, or None if it is still running after ``wait_s``.
 
-        It asks for ``most`` records, if no poll is going on.
+        Requests a poll for ``most`` records if none is running.
 
         Raises:
-            BaseException: What the poll raised.
+            BaseException: The error of the poll.
         """
         if not self.is_busy:
             self.is_busy = True
@@ -90,7 +90,7 @@ class PollThread:
         return answer
 
     def stop(self) -> None:
-        """End the thread, behind the poll that is going on; may be called twice."""
+        """End the thread after its current poll; may be called twice."""
         self._asked.put(0)
         self._thread.join(3 * POLL_MS / 1000.0)
 
@@ -109,7 +109,7 @@ class PollThread:
                 self._answers.put(error)
 
     def _represent(self) -> None:
-        # not while the reader opens or closes partitions: the consumer is its own then
+        # the reader may be opening or closing partitions and then owns the consumer
         if not self._consumer.acquire(blocking=False):
             return
         try:

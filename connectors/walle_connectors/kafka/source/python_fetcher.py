@@ -13,14 +13,14 @@ from walle_stream.clock import monotonic_ms
 
 _AGAIN_MS: Final = 100
 _REFUSED: Final = errors.SaslAuthenticationFailedError
-_GONE_MS: Final = 5_000.0  # so long a topic that is gone may be one that is being made again
+_GONE_MS: Final = 5_000.0  # wait for a deleted topic that may be recreated
 
 
 class PythonFetcher:
-    """kafka-python's consumer as a ``Fetcher``; closing is its client's business."""
+    """kafka-python's consumer as a ``Fetcher``; its client closes it."""
 
     def __init__(self, client: TopicClient, consumer: Any, *, has_headers: bool = False) -> None:
-        """Use a consumer, which stays the caller's; the client knows the topic."""
+        """Use a consumer that the caller keeps owning; the client knows the topic."""
         self._client, self._consumer = client, consumer
         self._has_headers = has_headers
         self._paused: set[Any] = set()
@@ -28,36 +28,36 @@ class PythonFetcher:
         self._gone_since_ms = 0.0
 
     def assign(self, numbers: Sequence[int]) -> None:
-        """Take partitions; see ``Fetcher.assign``."""
+        """Set the partitions to fetch; see ``Fetcher.assign``."""
         with source_errors(self._client.topic):
             self._consumer.assign([self._place(number) for number in numbers])
 
     def begin_anew(self) -> None:
-        """Do nothing: the library asks by the id that it heard last; see ``Fetcher``."""
+        """Do nothing: the library already uses the new topic's id; see ``Fetcher``."""
 
     def seek(self, number: int, offset: int) -> None:
-        """Say what comes next; see ``Fetcher.seek``."""
+        """Set the next offset; see ``Fetcher.seek``."""
         with source_errors(self._client.topic):
             self._consumer.seek(self._place(number), offset)
 
     def pause(self, number: int) -> None:
-        """Fetch nothing, as soon as the library can; see ``Fetcher.pause``."""
+        """Stop fetching as soon as the library can; see ``Fetcher.pause``."""
         self._paused.add(self._place(number))
 
     def resume(self, number: int) -> None:
-        """Fetch on; see ``Fetcher.resume``."""
+        """Continue fetching a partition; see ``Fetcher.resume``."""
         place = self._place(number)
         self._paused.discard(place)
         self._consumer.resume(place)
 
     def position(self, number: int) -> int | None:
-        """Return what comes next; see ``Fetcher.position``."""
+        """Return the next offset; see ``Fetcher.position``."""
         with source_errors(self._client.topic):
             at: int | None = self._consumer.position(self._place(number), timeout_ms=0)
         return at
 
     def end(self, number: int) -> int:
-        """Return what is behind the newest record; see ``Fetcher.end``."""
+        """Return the offset after the newest record; see ``Fetcher.end``."""
         with source_errors(self._client.topic):
             place = self._place(number)
             is_ours = place in self._consumer.assignment()
@@ -67,32 +67,32 @@ class PythonFetcher:
         """Return records; see ``Fetcher.poll``.
 
         Raises:
-            KafkaError: Never: it becomes one of ours.
+            KafkaError: Never, since it is translated to one of our errors.
         """
         with source_errors(self._client.topic):
             try:
                 found = self._consumer.poll(wait_ms, max_records=most)
             except errors.OffsetOutOfRangeError as error:
-                # retention was faster than we
+                # retention deleted the records before we read them
                 return Polled(gone=[place.partition for place in error.args[0]])
             except errors.LogTruncationError as error:
-                # a leader without the newest records was elected, or the topic is another one
+                # the new leader lacks the newest records, or the topic was recreated
                 return Polled(cut=[place.partition for place in error.divergent_offsets])
             except errors.KafkaError as error:
-                # that is how a group's listener ends a poll
+                # a group's listener ends a poll with this cause
                 if isinstance(error.__cause__, InterruptedError):
                     return Polled()
                 if not self._may_come_back(error):
                     raise
-                # a broker that was started again answers before it knows of any broker: the
-                # library asks once more with the next poll
+                # a restarted broker answers before it knows any broker; the library asks again
+                # with the next poll
                 self._tell_wait(error)
                 time.sleep(min(wait_ms, _AGAIN_MS) / 1000.0)
                 return Polled()
         self._gone_since_ms = 0.0
         if self._paused and sum(map(len, found.values())) < most:
-            # the library has nothing more in hand now. Of a partition that is paused with records
-            # in hand it may give and fetch nothing any more, resumed or not (3.0.12)
+            # Pause only now, when the library holds no more records. If it holds records of a
+            # paused partition, it may never return or fetch any, even when resumed (3.0.12).
             self._consumer.pause(*self._paused & self._consumer.assignment())
         return Polled(
             {
@@ -106,7 +106,7 @@ class PythonFetcher:
         if not is_gone(error):
             # a token may be renewed
             return bool(error.retriable) or isinstance(error, _REFUSED)
-        # the next metadata say whether it was made again: then that is its reader's business
+        # the next metadata show whether the topic was recreated; the reader handles that
         now_ms = monotonic_ms()
         self._gone_since_ms = self._gone_since_ms or now_ms
         return self._client.is_remade or now_ms - self._gone_since_ms < _GONE_MS

@@ -1,8 +1,8 @@
 """A consumer group through kafka-python.
 
-It calls its listener on the thread of its I/O, where nothing may block. So the listener only
-keeps new partitions from being read and, where some go, ends the poll: an exception is the one
-way, and the next poll is where this member joins again. Between the two the reader gives back.
+The library calls its listener in its I/O thread, which must not block. So the listener only pauses
+new partitions and ends the poll, for which an exception is the only way. This member joins again in
+the next poll. Before that poll the reader gives partitions back.
 """
 
 import logging
@@ -30,7 +30,7 @@ class PythonGroup:
     def __init__(
         self, client: TopicClient, consumer: Any, poll_interval_ms: int, *, has_headers: bool
     ) -> None:
-        """Use a client that was made for a member."""
+        """Use a client that was opened for a member."""
         self.fetcher = PythonFetcher(client, consumer, has_headers=has_headers)
         self.owned: Collection[int] = frozenset()
         self._client, self._consumer = client, consumer
@@ -48,27 +48,28 @@ class PythonGroup:
 
     @property
     def is_member(self) -> bool:
-        """Whether it is in the group; see ``Group.is_member``."""
+        """Whether this consumer is in the group; see ``Group.is_member``."""
         return bool(self._consumer.group_metadata().generation_id >= 0)
 
     def join(self, give_back: GiveBack) -> None:
-        """Begin to join; see ``Group.join``."""
+        """Start joining; see ``Group.join``."""
         self._give_back = give_back
         with source_errors(self._client.topic):
             self._consumer.subscribe([self._client.topic], listener=_listener(self))
 
     def take(self, wait_s: float) -> bool:
-        """Take the group; see ``Group.take``."""
+        """Take the group for a turn; see ``Group.take``."""
         return self._polls.take(wait_s)
 
     def give(self) -> None:
-        """Let it go; see ``Group.give``."""
+        """End the reader's turn; see ``Group.give``."""
         self._polls.give()
 
     def poll(self, most: int) -> Polled | None:
         """Return records; see ``Group.poll``."""
         if self._is_asked_back.is_set() and not self._polls.is_busy:
-            # while nobody read: another poll would join without having given back
+            # set while the reader was away: another poll would join before partitions are given
+            # back
             self._follow()
             return Polled()
         found = self._polls.poll(most, _WAIT_S)
@@ -82,32 +83,32 @@ class PythonGroup:
     def _stay(self) -> None:
         if self._is_closed or self._is_asked_back.is_set():
             return
-        # not paused: the library may not give back what it has in hand of a paused partition
+        # seek instead of pausing: the library may lose records that it holds of a paused partition
         for number, records in self.fetcher.poll(POLL_MS, 1).records.items():
-            # nobody is there to take them
+            # the reader is away, so read them again later
             self.fetcher.seek(number, records.offsets[0])
 
-    # What the group gives and takes
+    # Assignments and revocations
 
     def hold(self, places: Sequence[Any]) -> None:
-        """Let nothing be read of new partitions yet; run by the consumer's I/O thread.
+        """Pause new partitions; called in the consumer's I/O thread.
 
         Raises:
             InterruptedError: See ``let_go``.
         """
         for place in places:
             self.fetcher.pause(place.partition)
-            # any: without one the consumer would look for an offset itself
+            # any offset will do: without one the consumer would look for it itself
             self._consumer.seek(place, 0)
         self._end_poll()
 
     def let_go(self, *, is_lost: bool) -> None:
-        """Take note that partitions went; run by the consumer's I/O thread.
+        """Note the revocation of partitions; called in the consumer's I/O thread.
 
-        Where ``is_lost``, somebody else may have them already.
+        If ``is_lost``, another member may own them already.
 
         Raises:
-            InterruptedError: Always, but for when the group is left; it ends the poll.
+            InterruptedError: Always, except while leaving the group; it ends the poll.
         """
         self._is_lost = self._is_lost or is_lost
         self._is_asked_back.set()
@@ -130,7 +131,7 @@ class PythonGroup:
         gone = frozenset(self.owned) if is_lost else frozenset(self.owned) - given
         self.owned = frozenset(self.owned) - gone
         self._give_back(gone, is_lost=is_lost)
-        if group.generation_id >= 0:  # else it is on the way back into the group
+        if group.generation_id >= 0:  # otherwise this member is joining again
             self._member, self.owned = group.member_id, given
 
     def leave(self, *, gives_back: bool) -> None:
@@ -145,10 +146,10 @@ class PythonGroup:
         finally:
             self._client.close()
 
-    # What it is told
+    # Commits
 
     def claim(self, told: Mapping[int, Told]) -> bool:
-        """Commit; see ``Group.claim``."""
+        """Commit and wait; see ``Group.claim``."""
         with source_errors(self._client.topic):
             try:
                 self._consumer.commit(self._offsets(told), timeout_ms=_ASK_MS)
@@ -157,21 +158,21 @@ class PythonGroup:
                 errors.RebalanceInProgressError,
                 errors.RetriableError,
             ):
-                return False  # the group is moving, or a broker is away
+                return False  # a rebalance is running, or a broker is down
         return True
 
     def tell(self, told: Mapping[int, Told], on_taken: Callable[[], None] | None = None) -> None:
-        """Commit soon; see ``Group.tell``."""
+        """Commit without waiting; see ``Group.tell``."""
 
         def on_answer(_offsets: Any, answer: Any) -> None:
             if on_taken is not None and not isinstance(answer, BaseException):
                 on_taken()
 
-        with suppress(Exception):  # whatever it is, nothing depends on it
+        with suppress(Exception):  # no state depends on this commit
             self._consumer.commit_async(self._offsets(told), callback=on_answer)
 
     def _offsets(self, told: Mapping[int, Told]) -> dict[Any, Any]:
-        # confluent-kafka reads up to a NUL, wherever that is
+        # confluent-kafka reads up to a NUL, even past the end of the metadata
         return {
             TopicPartition(self._client.topic, number): OffsetAndMetadata(
                 each.offset, f"{each.metadata}\0", -1
@@ -197,5 +198,5 @@ def _listener(group: PythonGroup) -> Any:
 
 
 def _is_no_move(record: logging.LogRecord) -> bool:
-    # the library logs what a listener raises, which is how ours ends a poll
+    # hides the library's log of the exception by which our listener ends a poll
     return not (record.exc_info and isinstance(record.exc_info[1], InterruptedError))

@@ -1,7 +1,7 @@
-"""Reads partitions of a topic; here all of them, which nobody else has.
+"""Reader of all partitions of a topic, without other readers.
 
-What a poll gives is handed out at once: nothing is held back but in the consumer, which
-fetches ahead by some MiB while its owner is busy, and no further.
+Records of a poll are handed out at once. Only the consumer buffers: it fetches ahead by some MiB
+while its owner is busy.
 """
 
 import logging
@@ -25,36 +25,36 @@ from walle_stream.wire.record import TRACE_HEADER
 _log = logging.getLogger(__name__)
 
 _POLL_MS: Final = 5
-"""How long a read waits where nothing has come, and its owner waits for something else."""
+"""Wait of a read without records while its owner waits for something else."""
 
 _QUIET_MS: Final = 25
-"""The same where the owner waits for nothing: each poll costs a third of a millisecond of CPU."""
+"""The same while the owner is idle; longer, since a poll costs a third of a CPU millisecond."""
 
 
 class TopicLane(Lane[TopicPosition]):
-    """A partition while it is read."""
+    """State of a partition while it is read."""
 
     __slots__ = ("begin", "end", "goal", "is_at_end")
 
     _uncounted = 0
 
     def __init__(self, number: int, done: TopicPosition) -> None:
-        """Begin."""
+        """Start at ``done``."""
         super().__init__(number, done)
         self.begin = self.goal = self.end = 0
-        """Where it began in this run; what it had then, the end of progress; and behind the
-        newest record that is known, or where it stops: the end of what is unread."""
+        """Offsets: ``begin`` is the start of this run, ``goal`` the partition's end at that time
+        (for progress), ``end`` the stop or the end of the known records (for unread records)."""
         self.is_at_end = False
-        """Nothing is left of what it should read; it may not have been told yet."""
+        """Whether all wanted records are read, even if the end is not reported yet."""
 
 
 class KafkaReader(LaneReader[TopicPosition]):
-    """A topic that was opened at its partitions' offsets. One thread.
+    """Reader of a topic that was opened at its partitions' offsets. For one thread.
 
-    It waits for brokers that go away: the library connects again, and no offset moves.
+    It waits for brokers that are down: the library reconnects, and no offset moves.
     """
 
-    _lanes: dict[int, TopicLane]  # type: ignore[assignment] # they come with their bounds
+    _lanes: dict[int, TopicLane]  # type: ignore[assignment] # created with their bounds
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class KafkaReader(LaneReader[TopicPosition]):
         opening: Opening,
         fetcher: Fetcher,
     ) -> None:
-        """Take all partitions of the opening, the client and the fetcher; blocks.
+        """Open all partitions of ``opening``; own the client and the fetcher; blocks.
 
         Raises:
-            SourceError: An offset is not of this topic, or what it names is gone.
+            SourceError: An offset does not belong to this topic, or its record is gone.
         """
         beginning = TopicPosition(next=0, topic=model.topic)
         opening = opening._replace(limit=opening.own_limit)
@@ -92,8 +92,8 @@ class KafkaReader(LaneReader[TopicPosition]):
     @override
     @property
     def progress(self) -> float:
-        """Share read of what the partitions had when they were opened; -1 without any."""
-        lanes = list(self._lanes.values())  # may be asked by another thread
+        """Share of the records present at the opening that are read; -1 without partitions."""
+        lanes = list(self._lanes.values())  # another thread may call this
         if not lanes:
             return -1.0
         whole = sum(lane.goal - lane.begin for lane in lanes)
@@ -103,8 +103,8 @@ class KafkaReader(LaneReader[TopicPosition]):
     @override
     @property
     def unread(self) -> Unread:
-        """Records up to the newest that the brokers have told of, and the age of the oldest."""
-        lanes = list(self._lanes.values())  # may be asked by another thread
+        """Unread records up to the newest known record, and the age of the oldest of them."""
+        lanes = list(self._lanes.values())  # another thread may call this
         rows = sum(lane.end - lane.done.next for lane in lanes)
         if not (lanes and rows):
             return Unread(0, 0, 0) if lanes else Unread()
@@ -124,7 +124,7 @@ class KafkaReader(LaneReader[TopicPosition]):
     def _bring(
         self, numbers: Sequence[int], offsets: Mapping[int, bytes], cut: Sequence[int] = ()
     ) -> dict[int, TopicLane]:
-        """Find where partitions begin; asks the brokers."""
+        """Return lanes at the start of each partition; asks the brokers."""
         stored = decode_positions(offsets, self._client.topic, self._client.identity.cluster)
         lanes = {}
         for number, bounds in self._client.bounds(numbers).items():
@@ -132,7 +132,7 @@ class KafkaReader(LaneReader[TopicPosition]):
             position = self._beginning.position(number, before, bounds, is_cut=number in cut)
             lane = lanes[number] = TopicLane(number, position)
             if position != before:
-                # from now on it is known, whatever the topic has when we come again
+                # store the start now, since the topic may have changed at the next run
                 self._give(lane, position)
             lane.begin = position.next
             goal = bounds.end if position.end < 0 else position.end
@@ -140,7 +140,7 @@ class KafkaReader(LaneReader[TopicPosition]):
         return lanes
 
     def _add(self, lanes: Mapping[int, TopicLane]) -> None:
-        """Read lanes that the fetcher has been assigned."""
+        """Start reading lanes that are assigned to the fetcher."""
         for number, lane in lanes.items():
             self._fetcher.seek(number, lane.done.next)
             self._lanes[number] = lane
@@ -157,13 +157,13 @@ class KafkaReader(LaneReader[TopicPosition]):
         found = self._poll(min(self.batch_events, self._last_row - self._row))
         if found is not None:
             self._follow_poll(found)
-        return False  # one poll for a read
+        return False  # one poll per read
 
     def _follow_poll(self, found: Polled) -> None:
         if found.gone or found.cut:
             self._client.look_again()
         if self._client.is_remade:
-            # behind the poll: what it gave may be the other topic's already
+            # checked after the poll: its records may already belong to the new topic
             self._begin_anew()
             return
         for number, records in found.records.items():
@@ -177,7 +177,7 @@ class KafkaReader(LaneReader[TopicPosition]):
         self._tell_ends()
 
     def _poll(self, most: int) -> Polled | None:
-        """Return what has come; None while the fetcher is not to be touched."""
+        """Return the result of a poll; None while the fetcher is in use."""
         polled = self._fetcher.poll(_POLL_MS if self.is_urgent else _QUIET_MS, most)
         self._arrived_ms = monotonic_ms()
         return polled
@@ -191,8 +191,8 @@ class KafkaReader(LaneReader[TopicPosition]):
         self._fetcher.begin_anew()
         self._add(lanes)
         _log.warning(
-            "topic %r was deleted and made again while it was read: it goes on with the new one, "
-            "as spec.source.onMissingOffset says",
+            "topic %r was recreated while it was read: reading continues with the new topic as "
+            "spec.source.onMissingOffset says",
             self._client.topic,
         )
 
@@ -231,11 +231,11 @@ class KafkaReader(LaneReader[TopicPosition]):
             self._reach_end(number, lane)
 
     def _take_each(self, lane: TopicLane, record: Record) -> None:
-        """Take a record that may give any number of events, or none."""
+        """Decode a record that may yield any number of events, or none."""
         here = msgspec.structs.replace(lane.done, next=record.offset, part=0)
         if len(lane.events) >= self.batch_events:
             self._give(lane, here)
-        # of a record that was given in part the rest comes, and it is counted
+        # a partly delivered record yields the rest and is counted already
         part = lane.done.part if lane.done.next == record.offset else 0
         found = self._decoder.decode(record)
         if not part:
@@ -276,14 +276,14 @@ class KafkaReader(LaneReader[TopicPosition]):
 
     @override
     def _position(self, lane: Lane[TopicPosition], *, is_end: bool = False) -> TopicPosition:
-        return lane.done  # nothing is collected between reads
+        return lane.done  # lanes are empty between reads
 
     def _reach_end(self, number: int, lane: TopicLane) -> None:
         lane.is_at_end = True
         self._fetcher.pause(number)
 
     def _look_for_ends(self) -> None:
-        # the last offsets may be of no record: marks of transactions, or compacted away
+        # the last offsets may hold no record: transaction markers, or compacted records
         for number, lane in self._lanes.items():
             if lane.done.end < 0 or lane.is_at_end:
                 continue
@@ -292,7 +292,7 @@ class KafkaReader(LaneReader[TopicPosition]):
                 self._reach_end(number, lane)
 
     def _tell_ends(self) -> None:
-        # a limit is no end: with one, ends are told when it was not reached before them all
+        # a limit is no end: with a limit, ends are reported only if all come before the limit
         is_limited = self._last_row < sys.maxsize
         if is_limited and (self._row >= self._last_row or not self._is_at_end):
             return
@@ -302,7 +302,7 @@ class KafkaReader(LaneReader[TopicPosition]):
             if lane.is_at_end and not lane.done.is_end
         }
         if untold:
-            # an end is for good: it must be that of the topic that was opened
+            # an end is final, so make sure that it is the end of the topic that was opened
             self._client.look_again()
             if self._client.is_remade:
                 self._begin_anew()

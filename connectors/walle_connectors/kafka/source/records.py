@@ -1,9 +1,9 @@
-"""Decodes records of a topic: our events in bulk, or one by one where that fails.
+"""Decoding of a topic's records in our format: in bulk, or one by one if that fails.
 
-Key is the device, value one event as JSON: the names of ``walle_stream.events.Event``.
-``device_id`` may be left out (the key wins, another one is a dead letter), and
-``ingest_time_ms`` is the record's time, whatever stands there. ``mapped`` is for
-values of anybody.
+The key is the device. The value is one event as JSON with the fields of
+``walle_stream.events.Event``. ``device_id`` may be left out; if it differs from the key, the record
+is a dead letter. ``ingest_time_ms`` is always the record's timestamp. ``mapped`` decodes values in
+foreign formats.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ _DEVICES_CACHED: Final = 262_144
 
 
 class EventValue(msgspec.Struct, gc=False):
-    """An event whose device and ingest time stand in the record."""
+    """An event whose device and ingest time come from its record."""
 
     id: str
     kind: Kind
@@ -33,7 +33,7 @@ class EventValue(msgspec.Struct, gc=False):
 
 
 type Problem = tuple[DeadLetterRoute, str, str]
-"""Why a record is none of events: route, reason, class of the error."""
+"""Reason why a record has no events: route, text, class of the error."""
 
 
 class _Named(msgspec.Struct):
@@ -46,23 +46,22 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class RecordDecoder:
-    """Decodes our events. One thread; pure but for what it remembers of devices."""
+    """Decoder of our events, without I/O. For one thread: it caches devices."""
 
     def __init__(self, max_record_bytes: int) -> None:
-        """Begin; a value longer than ``max_record_bytes`` is refused."""
+        """Set the size limit of values; a longer value is refused."""
         self._max_bytes = max_record_bytes
         self._devices: dict[bytes | None, str] = {}
 
     def named_device(self, value: bytes | None) -> str | None:
-        """Return the device that a value names, if any; None where it cannot be read."""
+        """Return the device that a value names, or ""; None if the value cannot be decoded."""
         try:
             return _decode_named(value or b"").device_id
         except DECODE_ERRORS:
             return None
 
     def decode_all(self, records: Records) -> list[Event] | None:
-        """Return an event for each record; None where some are to be decoded one by one."""
-        # nothing may have to be decided record by record
+        """Return an event for each record; None if records must be decoded one by one."""
         events = self._decode_values(records)
         if not events:
             return None
@@ -71,7 +70,7 @@ class RecordDecoder:
             device_id = devices.get(key) or self.device(key)
             if event.device_id != device_id:
                 return None
-            event.device_id = device_id  # one text for all events of a device
+            event.device_id = device_id  # share one string among the events of a device
             event.ingest_time_ms = time_ms
         return events
 
@@ -82,13 +81,13 @@ class RecordDecoder:
         if max(map(len, values)) > self._max_bytes:  # type: ignore[arg-type]
             return []
         try:
-            # as lines of one text they cost a fifth more (2026-11-22): it has to be made
+            # joining them to one text of lines first costs a fifth more (2026-11-22)
             return list(map(_decode_event, values))  # type: ignore[arg-type]
         except DECODE_ERRORS:
             return []
 
     def device(self, key: bytes | None) -> str:
-        """Return the device of a key; empty where it is none."""
+        """Return the device of a key; empty if the key is invalid."""
         try:
             device_id = (key or b"").decode()
         except UnicodeDecodeError:
@@ -101,7 +100,7 @@ class RecordDecoder:
         return device_id
 
     def decode(self, record: Record) -> list[Event] | Problem:
-        """Return the events of one record, or why there are none."""
+        """Return the events of one record, or the problem with it."""
         problem = self._problem(record)
         if problem is not None:
             return problem
@@ -131,21 +130,21 @@ class RecordDecoder:
 
     def _problem(self, record: Record) -> Problem | None:
         if record.value is None:
-            return "decode", "is a tombstone: no value", ""
+            return "decode", "is a tombstone without a value", ""
         size = len(record.value)
         if size > self._max_bytes:
             return "oversized", f"{size} bytes, at most {self._max_bytes} are allowed", ""
         if record.key is None:
-            return "invalid", "has no key: the device is not known", ""
+            return "invalid", "has no key, so its device is unknown", ""
         try:
             problem = device_id_problem(record.key.decode())
         except UnicodeDecodeError:
-            problem = "the key is no UTF-8"
+            problem = "the key is not UTF-8"
         if problem is None and not 0 <= record.timestamp <= TIME_MAX_MS:
-            problem = f"the record has no time, or a wrong one: {record.timestamp}"
+            problem = f"the record's timestamp is missing or wrong: {record.timestamp}"
         return ("invalid", problem, "") if problem else None
 
 
 def other_device(named: str, key: str) -> Problem:
-    """Return the problem of a record whose value names another device than its key."""
+    """Return the problem of a record whose value and key name different devices."""
     return "invalid", f"device {named[:64]!r} in the value, {key[:64]!r} in the key", ""

@@ -84,7 +84,7 @@ def test_answers_need_a_way_down(write):
     file = write(SERVICES, KAFKA.replace(", downTopic: d", ""))
     with pytest.raises(
         SpecFileError,
-        match=r"pipeline\.yaml:\d+:\d+: spec\.services: no answer .*: set spec\.tunnel\.downTopic",
+        match=r"pipeline\.yaml:\d+:\d+: spec\.services: .* cannot come down .*: set spec\.tunnel\.downTopic",
     ):
         loaded(file)
 

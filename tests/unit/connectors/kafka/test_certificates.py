@@ -61,7 +61,7 @@ def test_what_is_no_certificate_is_named(tmp_path, text):
     ("now", "level", "words"),
     [
         ("2026-01-01", "ok", "is valid until 2036"),
-        ("2036-11-10", "warn", "days: make another"),
+        ("2036-11-10", "warn", "days: make a new one"),
         ("2040-01-01", "fail", "has expired on 2036"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_token_and_a_user_in_the_address_are_one_too_many(parser, tmp_path):
     token = tmp_path / "token"
     token.write_text("abc")
     given = ["cloud", "x.yaml", "--reports", "http://u:p@h:1", "--reports-token", str(token)]
-    with pytest.raises(SpecFileError, match="its address has a user, and there is a token"):
+    with pytest.raises(SpecFileError, match="the URL has a user, and there is also a token"):
         worker._reports(None, parser.parse_args(given), None)
 
 

@@ -72,7 +72,7 @@ def refusal(given, partition=2):
 @pytest.mark.parametrize("value", [b"{", b"", b'"\xff"', b"[" * 100_000])
 def test_a_value_that_is_no_json_is_refused(value):
     refused = refusal(record(value=value))
-    assert "no JSON" in refused.letter.reason
+    assert "not JSON" in refused.letter.reason
     assert (refused.offset, refused.letter.origin) == (11, "t[2]@11")
     assert (refused.letter.route, refused.letter.task) == ("invalid", "ipv")
 
@@ -94,7 +94,7 @@ def test_a_number_below_one_is_refused():
 
 def test_a_record_in_another_partition_is_refused():
     refused = refusal(record(partition=7))
-    assert "sent by partition 7, but found in 2" in refused.letter.reason
+    assert "sent by partition 7, but found in partition 2" in refused.letter.reason
     assert (refused.letter.route, refused.letter.device_id) == ("invalid", "d")
     assert (refused.letter.holds, refused.letter.record) == ("feature", b'{"a":1}')
 
@@ -102,7 +102,7 @@ def test_a_record_in_another_partition_is_refused():
 def test_reports_in_another_partition_are_refused():
     [body] = encode_reports([TaskReport("t", "1", 0, 1, [DeviceRuns("d", 1, {})])], "none")
     refused = refusal(encode_report_record(ReportRecord("ab" * 8, 3, 1, 7, body)))
-    assert "sent by partition 3, but found in 2" in refused.letter.reason
+    assert "sent by partition 3, but found in partition 2" in refused.letter.reason
 
 
 @pytest.mark.parametrize(

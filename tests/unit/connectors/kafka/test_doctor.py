@@ -4,7 +4,7 @@ import pytest
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka import doctor
-from walle_stream.errors import TopicError
+from walle_stream.errors import StoreError, TopicError
 
 CONNECTION = Connection(brokers="127.0.0.1:9092")
 
@@ -56,4 +56,17 @@ def test_one_that_cannot_be_deleted_is_named(cluster):
     made = cluster("delete")
     check = doctor._clock(CONNECTION, made)
     assert check.level == "warn"
-    assert f"topic {made.topics.pop()} was made for it and cannot be deleted" in check.text
+    assert f"topic {made.topics.pop()}, created for this check, cannot be deleted" in check.text
+
+
+def test_the_object_store_is_tried_and_left_as_it_was(tmp_path):
+    check = doctor.examine_store(str(tmp_path / "shared"), {})
+    assert (check.level, check.exit_code) == ("ok", 0)
+    assert [path for path in (tmp_path / "shared").rglob("*") if path.is_file()] == []
+
+
+def test_an_object_store_that_refuses_fails_with_its_exit_code(tmp_path):
+    (tmp_path / "file").touch()
+    check = doctor.examine_store(str(tmp_path / "file"), {})
+    assert (check.level, check.exit_code) == ("fail", StoreError.exit_code)
+    assert str(tmp_path / "file") in check.text

@@ -35,5 +35,5 @@ class Client(TopicClient):
 def test_a_topic_that_gives_nothing_is_given_up(monkeypatch):
     now_ms = iter(range(0, 10_000_000, 1_000))
     monkeypatch.setattr(client, "monotonic_ms", lambda: next(now_ms))
-    with pytest.raises(SourceError, match="nothing came for 60 s"):
+    with pytest.raises(SourceError, match="no record came for 60 s"):
         list(Client().records(0, Bounds(0, 5, 0)))

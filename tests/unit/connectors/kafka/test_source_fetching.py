@@ -125,7 +125,7 @@ def test_a_topic_that_was_made_again_is_its_readers_business(error, monkeypatch)
 
 
 def test_at_a_start_it_is_said_in_a_line():
-    with pytest.raises(BrokerUnreachableError, match="only starting"), source_errors("raw"):
+    with pytest.raises(BrokerUnreachableError, match="still starting"), source_errors("raw"):
         raise errors.MetadataEmptyBrokerList("the whole answer")
 
 

@@ -84,7 +84,7 @@ def test_what_is_still_there_is_read_on_behind_the_token(begin, done, more):
     [
         (position(4), Bounds(7, 9, 7), "3 records are lost: reading stopped at offset 4"),
         (position(20), Bounds(7, 9, 7), "11 records that were read are gone"),
-        (position(8, topic_id="old"), Bounds(7, 9, 7), "deleted and made again"),
+        (position(8, topic_id="old"), Bounds(7, 9, 7), "the topic was recreated"),
     ],
 )
 def test_what_is_gone_follows_the_policy(stored, bounds, words):

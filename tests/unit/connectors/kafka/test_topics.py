@@ -54,7 +54,7 @@ def test_what_is_missing_or_has_other_partitions_is_told():
     assert topic_problem(NEEDED, FoundTopic(4, 3, {})) == ""
     assert topic_problem(NeededTopic("t", "k"), found) == ""
     hidden = FoundTopic(0, 0, {}, is_hidden=True)
-    assert "may not be seen by this client" in topic_problem(NEEDED, hidden)
+    assert "this client has no access to it" in topic_problem(NEEDED, hidden)
 
 
 @pytest.mark.parametrize(

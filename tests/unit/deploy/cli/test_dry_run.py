@@ -309,7 +309,7 @@ def test_a_release_is_read_as_create_reads_it(ran, dry_run, folder):
 def test_a_file_of_ids_that_cannot_be_read_is_an_error(ran, folder):
     text = RELEASE.replace("{devices: [d-9]}", "{devices: {file: none.txt}}")
     (folder / "release.yaml").write_text(text)
-    with pytest.raises(SpecFileError, match=r"without .*none\.txt: No such file"):
+    with pytest.raises(SpecFileError, match=r"needs: .*none\.txt: No such file"):
         ran()
 
 

@@ -77,8 +77,13 @@ def test_a_reason_is_logged_once_until_it_is_another_one_or_over(kept, caplog):
     kept(agent, threads=1)
     agent.await_asked(8)
     lines = [each.getMessage().partition(",")[0] for each in caplog.records]
-    again = "no push; asked again"
-    assert lines[:4] == ["away; asked again", again, "no push; that is over", again]
+    again = "no push; next attempt later; this is logged once for all devices with this failure"
+    assert lines[:4] == [
+        "away; next attempt later; this is logged once for all devices with this failure",
+        again,
+        "no push; that is over",
+        again,
+    ]
     assert caplog.records[0].device_id == "d"
 
 

@@ -96,7 +96,7 @@ def test_a_task_has_one_release_in_progress(store, commands, release):
 
 def test_a_name_is_used_once_and_a_version_must_be_published(commands, release):
     commands.create(release())
-    with pytest.raises(ConflictError, match="names are used once"):
+    with pytest.raises(ConflictError, match="used only once"):
         commands.create(release(), supersede=True)
     with pytest.raises(RefNotFoundError, match="v22 was not published, did you mean 'v2'"):
         commands.create(release("other", "v22"))

@@ -160,7 +160,7 @@ def test_without_operators_nobody_sees_or_changes_anything(opened):
     api = opened()
     before = api.log()
     for act in (lambda: create(api), lambda: api.of("ann").get("/v1/releases", list)):
-        with pytest.raises(ForbiddenError, match="write spec"):
+        with pytest.raises(ForbiddenError, match="add spec"):
             act()
     assert api.log() == before
 

@@ -233,7 +233,7 @@ def test_a_life_that_is_complete_is_ended_however_early_kills_come(tmp_path):
 
 @pytest.mark.parametrize(
     ("quotas", "text"),
-    [({"host": 8}, "no roles host: it has run, part"), ({"run": 7}, "7 kills in all, not 8")],
+    [({"host": 8}, "no roles host: it has run, part"), ({"run": 7}, "add up to 7 kills, not 8")],
 )
 def test_quotas_that_do_not_fit_are_named(tmp_path, quotas, text):
     plan = ChaosPlan(pipeline="none", parts=(PartPlan("Steps", 8, quotas),))
@@ -266,7 +266,7 @@ def begun(folder):
 
 def test_a_campaign_that_was_begun_is_not_begun_again(tmp_path):
     begun(tmp_path / "c")
-    with pytest.raises(CampaignError, match=r"of 5 kills\): go on with --resume"):
+    with pytest.raises(CampaignError, match=r"of 5 kills\): continue it with --resume"):
         Campaign(plan(("Steps", 5)), tmp_path / "c")
 
 
@@ -286,7 +286,7 @@ def test_a_folder_has_one_campaign_at_a_time(tmp_path):
 
 def test_a_folder_of_someone_else_is_left_alone(tmp_path):
     (tmp_path / "life-1").mkdir()
-    with pytest.raises(CampaignError, match="is not empty"):
+    with pytest.raises(CampaignError, match="has files but no campaign"):
         Campaign(plan(("Steps", 5)), tmp_path)
     assert (tmp_path / "life-1").exists()
 
@@ -304,7 +304,10 @@ def test_a_ledger_that_cannot_be_read_is_named(tmp_path, content, text):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("remote", "known are local, isolated"), ("a.b:Nothing", "'a.b:Nothing' cannot be imported")],
+    [
+        ("remote", "give one of local, isolated"),
+        ("a.b:Nothing", "'a.b:Nothing' cannot be imported"),
+    ],
 )
 def test_a_target_that_nobody_knows_is_named_before_anything_runs(tmp_path, name, text):
     with pytest.raises(CampaignError, match=text):

@@ -37,7 +37,7 @@ def test_people_see_totals_a_histogram_and_the_verdict():
     assert "local: 3 of 3 kills counted" in text
     assert f"  {'at vm.before':<22} {2:>4} {'#' * 40}" in text
     assert f"  {'vm':<22} {1:>4} {'#' * 20}" in text
-    assert "the bytes of the run that nobody killed" in text
+    assert "the bytes of the unkilled run" in text
     assert "seed 7" in text
     assert "python 3." in text
 
@@ -46,4 +46,4 @@ def test_a_mismatch_is_the_verdict():
     report = make_report()
     report.parts[1].mismatches.append(Mismatch("life-9", "features: 1 of 2 lines missing"))
     assert "DIFFERENT: life-9: features: 1 of 2 lines missing" in render(report)
-    assert "nobody killed" not in render(report)
+    assert "unkilled run" not in render(report)

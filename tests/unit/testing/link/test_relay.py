@@ -216,5 +216,5 @@ def test_closing_resets_what_goes_through_and_may_be_repeated(target, tools):
 
 def test_an_address_that_is_taken_is_named(link, target):
     host, port = link.address
-    with pytest.raises(LinkAddressError, match=f"{host}:{port} .*port 0 takes any"):
+    with pytest.raises(LinkAddressError, match=f"{host}:{port} .*port 0 for any free port"):
         Link(target.address, link.address)

@@ -41,7 +41,7 @@ def test_ends_may_stand_anywhere_and_lines_may_be_for_people(tmp_path):
 @pytest.mark.parametrize(
     ("line", "place", "text"),
     [
-        ('{"device_id": "a"', ":2:", "no JSON"),
+        ('{"device_id": "a"', ":2:", "not JSON"),
         ("[1]", ":2:1:", "expected an object"),
         ('{"pause": "a b"}', ":2:2:", "expected a name of letters"),
         ('{"abort": "../x"}', ":2:2:", "expected a name of letters"),
@@ -55,7 +55,7 @@ def test_ends_may_stand_anywhere_and_lines_may_be_for_people(tmp_path):
         ('{"device_id": "a", "kind": "click", "page_id": "p"}', ":2:1:", "`event_time_ms`"),
         ('{"device_id": "a", "event_time_ms": "1"}', ":2:20:", "Expected `int`"),
         ('{"device_id": "", "kind": "click", "page_id": "p", "event_time_ms": 1}', ":2:2:", "empty"),
-        ("\xff", ":2:", "no JSON"),
+        ("\xff", ":2:", "not JSON"),
     ],
 )  # fmt: skip
 def test_a_line_that_is_no_step_is_named_with_its_place(tmp_path, line, place, text):

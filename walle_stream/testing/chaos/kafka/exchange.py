@@ -1,10 +1,9 @@
-"""What goes both ways in a campaign: calls up, answers and messages down.
+"""Two-way traffic of a campaign: calls up, replies and messages down.
 
-A task beside the pipeline's own asks a service at each exit of a page, and is told messages. Both
-come when they come, so they change its own state alone, and in a way that leaves nothing to
-chance: a call that waits is an entry until it is answered, messages are counted as long as they
-come in order. All else is kept as ``wrong``, so the state differs from that of
-the run that nobody killed.
+A task beside the pipeline's own calls a service at each exit of a page, and gets messages. Replies
+and messages arrive at any time, so they change only this task's state, and independently of their
+timing. An open call is an entry until its reply, and messages are counted while they come in order.
+Any other event is stored as ``wrong``, so the state differs from that of the unkilled run.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from zlib import crc32
 from walle_stream.cloud.service_pool import ServiceCall
 
 TASK: Final = "chaos-exchange"
-"""Its name in the campaign's pipelines."""
+"""Name of the task in the campaign's pipelines."""
 
 _SERVICE: Final = {
     "function": f"{__name__}:answer",
@@ -59,8 +58,8 @@ def with_exchange(spec: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any]
     """Return a pipeline's spec with the task and its service, and the task's definition.
 
     Args:
-        spec: Of the pipeline.
-        folder: For the script.
+        spec: Spec of the pipeline.
+        folder: Folder for the script.
     """
     script = folder / "exchange.py"
     script.write_text(_SCRIPT)
@@ -82,13 +81,13 @@ def with_exchange(spec: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any]
 
 
 def answer(call: ServiceCall) -> dict[str, int]:
-    """Answer a call of the task; blocks now and then, sometimes for longer than it may.
+    """Answer a call of the task; sometimes blocks, and sometimes beyond the call's timeout.
 
     Raises:
         ValueError: For some calls.
     """
     number: int = call.question["n"]
-    # the same for a call that is put again
+    # repeated calls get the same answer
     match crc32(f"{call.device_id}/{number}".encode()) % 40:
         case 0:
             sleep(_HANG_S)

@@ -1,8 +1,8 @@
-"""Writes the input into the topic, at a steady rate, whatever happens to the broker.
+"""Writer of the input to the topic, at a steady rate through all faults of the broker.
 
-One idempotent producer puts each device's events into the partition in which a run
-without a broker has them, with their own ingest times: so both see the same partitions,
-in the same order, at the same times. That the topic is what the file is, is checked.
+One idempotent producer writes each device's events to the partition that a run without a broker
+uses, with their own ingest times. So both runs get the same partitions, order and times. At the end
+the topic is compared with the file.
 """
 
 import time
@@ -32,7 +32,7 @@ class Line(msgspec.Struct, frozen=True):
     device: bytes
     value: bytes
     time_ms: int
-    """When it came in."""
+    """Ingest time in milliseconds."""
 
 
 class _Head(msgspec.Struct):
@@ -41,11 +41,13 @@ class _Head(msgspec.Struct):
 
 
 def place_alike(lines: bytes, partitions: int) -> bytes:
-    """Rename devices so that a run without a broker places them where their messages go.
+    """Rename devices so that both ways of placing them give the same partition.
+
+    A run without a broker places devices by its own rule, messages are placed by Kafka's.
 
     Args:
         lines: JSON Lines of events.
-        partitions: Of the topics.
+        partitions: Number of partitions of the topics.
     """
     by_key = load_connector("kafka").device_partition
 
@@ -69,7 +71,7 @@ def read_lines(file: Path, partitions: int) -> list[Line]:
 
     Args:
         file: JSON Lines of events.
-        partitions: Of the topic.
+        partitions: Number of partitions of the topic.
     """
     decode = msgspec.json.Decoder(_Head).decode
     lines = []
@@ -81,7 +83,7 @@ def read_lines(file: Path, partitions: int) -> list[Line]:
 
 
 class Feed:
-    """The thread that writes."""
+    """The writing thread."""
 
     def __init__(
         self,
@@ -91,14 +93,14 @@ class Feed:
         per_s: float,
         written: Sequence[int],
     ) -> None:
-        """Begin to write.
+        """Start writing.
 
         Args:
-            client: How to connect.
-            topic: Which; of one feed alone.
-            lines: In the order of arrival.
+            client: Arguments of kafka-python's clients.
+            topic: Topic that only this feed writes.
+            lines: The input in the order of arrival.
             per_s: Events per second.
-            written: Records in each partition already: that number of its lines is left out.
+            written: Number of records already in each partition; that many lines are skipped.
         """
         self._client = dict(client)
         self._topic = topic
@@ -107,17 +109,17 @@ class Feed:
         self._hurried = Event()
         self._stopped = Event()
         self.failure: BaseException | None = None
-        """Why it ended early."""
+        """The error that ended the feed early."""
         self._thread = Thread(target=self._run, name="walle-chaos-feed", daemon=True)
         self._thread.start()
 
     @property
     def is_done(self) -> bool:
-        """Whether it wrote all, or failed."""
+        """Whether the feed has written all lines, or failed."""
         return not self._thread.is_alive()
 
     def hurry(self) -> None:
-        """Write the rest as fast as it goes."""
+        """Write the remaining lines at full speed."""
         self._hurried.set()
 
     def close(self) -> None:
@@ -128,7 +130,7 @@ class Feed:
     def _run(self) -> None:
         try:
             self._write()
-        except Exception as error:  # noqa: BLE001 - whoever watches the feed tells of it
+        except Exception as error:  # noqa: BLE001 - the life reports it
             self.failure = error
 
     def _write(self) -> None:
@@ -141,7 +143,7 @@ class Feed:
             linger_ms=5,
             request_timeout_ms=5_000,
             max_block_ms=120_000,
-            # a broker may be away for long; a record that is given up would be missing
+            # a broker may be down for long, and an expired record would be missing
             delivery_timeout_ms=2**31 - 1,
             reconnect_backoff_max_ms=500,
         )
@@ -186,12 +188,12 @@ def expect_lines(client: Mapping[str, Any], topic: str, lines: Sequence[Line]) -
     """Check that a topic has the input, in order; blocks.
 
     Returns:
-        How many records are there once more than in the input: a broker that is killed between
-        a write and its answer has been seen to take the batch again, idempotent or not. They
-        have the same uid, which the pipeline has to drop.
+        Number of extra copies of input records. A broker that is killed between a write and its
+        answer was seen to accept the batch twice, despite idempotence. Copies have the same uid,
+        so the pipeline must drop them.
 
     Raises:
-        ChaosError: It has something else: the feed's fault, not the pipeline's.
+        ChaosError: The topic differs otherwise, which is the feed's fault, not the pipeline's.
     """
     from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - an extra
 
@@ -217,10 +219,10 @@ def expect_lines(client: Mapping[str, Any], topic: str, lines: Sequence[Line]) -
     if left:
         raise ChaosError(f"{left} records of the input cannot be read back from {topic!r}")
     for number, values in wanted.items():
-        # the input has events twice, too
+        # the input itself also repeats events
         if list(dict.fromkeys(found[number])) != list(dict.fromkeys(values)):
             raise ChaosError(
-                f"partition {number} of {topic!r} has {len(found[number])} records that are not "
-                f"the {len(values)} of the input in their order: the feed failed"
+                f"partition {number} of {topic!r} has {len(found[number])} records, which differ "
+                f"from the {len(values)} records of the input: the feed failed"
             )
     return sum(map(len, found.values())) - len(lines)

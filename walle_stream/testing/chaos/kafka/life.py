@@ -1,10 +1,9 @@
 """One life of a pipeline over Kafka: its processes, its faults, its end.
 
-Hosts and cloud app run while the feed writes; whatever ends is started again. When all
-is written nothing is broken any more: hosts are told to stop, run on to the topic's end,
-until the source is done and no frame waits, and the cloud side until it lags behind by
-nothing. Then its table is read. A part that takes longer than ``DRAIN_S`` is a finding, and
-says what hung.
+Hosts and workers of the cloud side run while the feed writes; a process that ends is restarted.
+When the feed is done, no more faults are injected. The hosts are stopped and then run to the
+topic's end, until the source is done and no frame waits. The cloud side runs until it has no lag.
+Then its table is read. A drain longer than ``DRAIN_S`` is a finding that names the processes.
 """
 
 import random
@@ -31,44 +30,44 @@ DRAIN_S: Final = 240.0
 """Longest time from the last record of the input to the last feature in the table."""
 
 TABLE: Final = "table.json"
-"""In a life's folder, when it is over: the cloud's table."""
+"""File of the cloud's table in the folder of a finished life."""
 
 STEADY: Final = 2
-"""Hosts that run all the time; another one comes and goes."""
+"""Number of hosts that always run; one more host comes and goes."""
 
 _LOOK_S: Final = 0.02
 _ASK_MS: Final = 300.0
 _HURRY_S: Final = 60.0
 _AWAY_MS: Final = 2_000.0
-_CLOUD_SESSION_MS: Final = 10_000.0  # so long the broker waits for a worker
+_CLOUD_SESSION_MS: Final = 10_000.0  # the broker's session timeout for a worker
 _VISIT_MS: Final = (4_000.0, 12_000.0)
 _TEXT_MAX: Final = 600
 _BEGUN_SHARE: Final = 0.95
 
 
 class LifeParts(msgspec.Struct, frozen=True):
-    """What a life is made of."""
+    """Parts of a life."""
 
     place: Place
     hosts: Sequence[Member]
-    """The steady ones first."""
+    """Hosts, the steady ones first."""
     clouds: Sequence[Member]
     """Workers of the cloud side; look-ups go to the first."""
     sender: Member
-    """Sends messages to devices."""
+    """The process that sends messages to devices."""
     feed: Feed
     standing: Standing
-    """How far the hosts' partitions are."""
+    """Progress of the hosts' partitions."""
     events: str
     """Topic of the input."""
     features: str
-    """Topic of the tunnel."""
+    """Topic of the tunnel's uplink."""
     messages: str
-    """Topic of its way down."""
+    """Topic of the tunnel's downlink."""
     group: str
-    """Of the cloud side."""
+    """Consumer group of the cloud side."""
     web: str
-    """``host:port`` of its look-ups."""
+    """``host:port`` of the look-ups."""
     lines: Sequence[Line]
     """The input."""
     partitions: int
@@ -76,13 +75,13 @@ class LifeParts(msgspec.Struct, frozen=True):
 
 
 class KafkaLife:
-    """A pipeline that was started; a ``Running``. One thread."""
+    """A started pipeline; implements ``Running``. For one thread."""
 
     def __init__(self, parts: LifeParts) -> None:
         """Start the processes.
 
         Args:
-            parts: Made for this life; closed with it.
+            parts: Parts of this life alone, which it closes.
         """
         self._parts = parts
         self._step: Callable[[], None] = self._live
@@ -94,7 +93,7 @@ class KafkaLife:
         self._doubled = 0
         self._end: RunEnd | None = None
         self.has_begun = False
-        """Whether features have come up."""
+        """Whether features have arrived in the tunnel's topic."""
         self._cut_off: set[int] = set()
         self._is_paused = False
         self._faults: dict[str, Callable[[random.Random], bool]] = {
@@ -115,13 +114,13 @@ class KafkaLife:
 
     @property
     def is_live(self) -> bool:
-        """Whether features have come up, and there is more to do."""
+        """Whether features have arrived, and input remains."""
         return self.has_begun and self._step == self._live
 
-    # What a campaign asks
+    # Calls of the campaign
 
     def await_life(self, timeout_s: float) -> None:
-        """Block until features have come up; see ``Running``."""
+        """Block until features have arrived; see ``Running``."""
         until_ms = monotonic_ms() + timeout_s * 1000.0
         while not self.has_begun and self._look() is None and monotonic_ms() < until_ms:
             sleep(_LOOK_S)
@@ -130,9 +129,9 @@ class KafkaLife:
         """Block until the life is over; see ``Running``.
 
         Args:
-            timeout_s: At most so long. From a minute on it says that no fault will come
-                meanwhile: then the rest of the input is written at once, the wait is
-                twice ``DRAIN_S``, and time out is an end, too.
+            timeout_s: Longest wait. From a minute on it means that no fault will follow. Then the
+                remaining input is written at once, the longest wait is twice ``DRAIN_S``, and a
+                timeout is a failed end.
         """
         is_last = timeout_s >= _HURRY_S
         if is_last:
@@ -146,31 +145,31 @@ class KafkaLife:
         return self._end
 
     def await_crash(self, timeout_s: float) -> bool:
-        """Return that nothing dies at a crash point: nothing is armed."""
+        """Return False, since no process is armed with a crash point."""
         del timeout_s
         return False
 
     def kill(self, role: str, pick: int) -> bool:
-        """Do a fault; see ``Running``."""
+        """Inject a fault; see ``Running``."""
         if self._look() is not None or not self.is_live:
             return False
-        # seeded for repeatability, not for secrecy
+        # needs repeatability, not secrecy
         chance = random.Random(pick)  # noqa: S311
         self._phase = ""
         return self._faults[role](chance)
 
     def phase(self) -> str:
-        """Return what the host that was hit last was doing; of others that they had started."""
+        """Return the phase of the host that was hit last; for other processes, their start."""
         return self._phase
 
     def close(self) -> None:
-        """End feed and processes, mend what is broken; may be called twice."""
+        """End feed and processes, and undo all faults; may be called twice."""
         self._parts.feed.close()
         for member in self._members:
             member.close()
         self._mend()
 
-    # Faults; each returns whether there was somebody to hit
+    # Faults; each returns whether it hit a process
 
     def _host(self, chance: random.Random) -> bool:
         host = self._busy(chance)
@@ -257,7 +256,7 @@ class KafkaLife:
     def _busy(self, chance: random.Random) -> Member | None:
         found = [each for each in self._parts.hosts if each.is_alive and not each.is_stopped]
         begun = [each for each in found if each.phase()]
-        # seldom one that only starts or joins: nothing would ever move
+        # rarely hit a host that is starting or joining: otherwise there would be no progress
         chosen = begun if chance.random() < _BEGUN_SHARE else found
         return chance.choice(chosen) if chosen else None
 
@@ -273,11 +272,11 @@ class KafkaLife:
         self._parts.place.heal(index)
 
     def _mend(self) -> None:
-        # as the first due came first: a broker that was paused and killed is started in the end
+        # in the order of their times: a broker that was paused and killed is started at last
         while self._due:
             heappop(self._due)[2]()
 
-    # What goes on
+    # Steps of the life
 
     @property
     def _members(self) -> Iterable[Member]:
@@ -372,7 +371,7 @@ class KafkaLife:
         return found
 
     def _may_ask(self) -> bool:
-        # clients are made for each question: not at every look
+        # ask rarely, since each question makes a client
         if monotonic_ms() < self._ask_ms:
             return False
         self._ask_ms = monotonic_ms() + _ASK_MS

@@ -1,7 +1,7 @@
-"""One process of the pipeline, started again whenever it ended too early.
+"""A process of the pipeline that is restarted when it ends too early.
 
-What systemd or Kubernetes would do: nothing here knows what a process is good for. How
-it ended tells whether that was allowed; an end that nobody caused is a finding.
+This module acts like systemd or Kubernetes and does not know the purpose of a process. The exit
+code tells whether the end was allowed; an end without a cause is a finding.
 """
 
 import os
@@ -21,7 +21,7 @@ _ENDED: Final = frozenset({0, -signal.SIGTERM})
 
 
 class Member:
-    """A process by its role and place. One thread, which has to call ``tick``."""
+    """A supervised process. For one thread, which must call ``tick`` regularly."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class Member:
         folder: Path,
         allowed: Mapping[int, str],
     ) -> None:
-        """Prepare; nothing is started.
+        """Prepare the process without starting it.
 
         Args:
-            name: E.g. ``host-0``.
-            command: Returns the command line; told whether the input is to end.
-            environ: Its whole environment.
-            folder: For what it says and where it is.
-            allowed: Exit codes after which it is started again, with why.
+            name: Name of the process, such as ``host-0``.
+            command: Returns the command line; its argument tells whether the input ends.
+            environ: Its complete environment.
+            folder: For its output and its phase files.
+            allowed: Exit codes after which it is restarted, with reasons.
         """
         self.name = name
         self._command = command
@@ -52,34 +52,34 @@ class Member:
         self._due_ms = 0.0
         self._said_from = 0
         self.is_stopped = False
-        """Whether it was sent SIGSTOP."""
+        """Whether it is stopped by SIGSTOP."""
         self.failure = ""
-        """What it said when it ended as it should not."""
+        """Its output at an end that is not allowed."""
         self.ends: Counter[int] = Counter()
-        """Exit codes that were allowed."""
+        """Counts of allowed exit codes."""
 
     def start(self, *, is_bounded: bool = False) -> None:
-        """Have it run from now on.
+        """Keep the process running from now on.
 
         Args:
-            is_bounded: Until the end of its input, else until it is told.
+            is_bounded: Whether it runs until the end of its input, or else until ``terminate``.
         """
         self._is_wanted, self._is_bounded, self._due_ms = True, is_bounded, 0.0
         self._is_terminated = False
         self.tick()
 
     def terminate(self) -> None:
-        """Send SIGTERM, once: a second one would end it at once. It is not started again."""
+        """Send SIGTERM once, since a second one would end it at once; do not restart it."""
         self._is_wanted = False
         if not self._is_terminated:
             self._is_terminated = True
             self._signal(signal.SIGTERM)
 
     def kill(self, again_ms: float = 0.0) -> bool:
-        """Send SIGKILL; it is started again if it was wanted.
+        """Send SIGKILL; a wanted process is restarted after ``again_ms``.
 
         Returns:
-            Whether it was alive.
+            Whether the process was alive.
         """
         if not self.is_alive:
             return False
@@ -93,20 +93,20 @@ class Member:
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Send SIGCONT, if it was stopped."""
+        """Send SIGCONT to a stopped process."""
         if self.is_stopped:
             self.is_stopped = False
             self._signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Kill and reap it; may be called twice."""
+        """Kill and reap the process; may be called twice."""
         self._is_wanted = False
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def tick(self) -> None:
-        """Look how it ended, and start it when that is due; never blocks."""
+        """Handle an end of the process and restart it when due; never blocks."""
         process = self._process
         if process is not None and process.poll() is not None:
             self._process, self.is_stopped = None, False
@@ -139,16 +139,16 @@ class Member:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process runs, stopped or not."""
+        """Whether the process exists, stopped or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is to run; not any more when its input has ended."""
+        """Whether the process should run; False after the end of its input."""
         return self._is_wanted
 
     def said(self) -> str:
-        """Return what the process at hand, or the last one, has said."""
+        """Return the output of the current or last process."""
         try:
             with self._log.open("rb") as log:
                 log.seek(self._said_from)
@@ -157,7 +157,7 @@ class Member:
             return ""
 
     def phase(self) -> str:
-        """Return the crash point passed last by the process at hand; empty before the first."""
+        """Return the last crash point of the current process; empty before the first."""
         if self._process is None:
             return ""
         try:
@@ -167,6 +167,6 @@ class Member:
         return CRASH_POINTS[number[0] - 1] if number > b"\0" else ""
 
     def _signal(self, number: signal.Signals) -> None:
-        # not reaped yet, so the number is still its own
+        # the process is not reaped yet, so its number is not reused
         if self._process is not None and self._process.poll() is None:
             os.kill(self._process.pid, number)

@@ -1,8 +1,8 @@
-"""The broker of a campaign: killed, paused and cut off from single hosts.
+"""The broker of a campaign, which can be killed, paused and cut off from single hosts.
 
-Brokers tell clients where to go on, so a link between a host and the broker works only
-where the broker names it. Ours has a listener per host whose advertised port is that
-host's link.
+Brokers advertise their own addresses, so a link between a host and the broker works only if the
+broker advertises the link. Our broker has a listener per host whose advertised port is the host's
+link.
 """
 
 import shutil
@@ -21,38 +21,38 @@ from walle_stream.testing.broker.settings import Ports, as_environment, single_s
 from walle_stream.testing.link import Link
 
 HOSTS_MAX: Final = 3
-"""Hosts that can be told apart."""
+"""Number of hosts with a link of their own."""
 
 _SESSION_MS: Final = 3_000
-_GIVEN_SESSION_MS: Final = 6_000  # the least that brokers allow unless told
+_GIVEN_SESSION_MS: Final = 6_000  # the default minimum of brokers
 _CONNECT_S: Final = 0.5
 
 
 class Place:
-    """Where a campaign's topics are. One thread."""
+    """Broker of a campaign's topics. For one thread."""
 
     def __init__(self, folder: Path, marks: Mapping[str, str]) -> None:
-        """Start a broker on the folder's data, or take the one in ``WALLE_KAFKA``; blocks.
+        """Start a broker on the folder's data, or use the broker in ``WALLE_KAFKA``; blocks.
 
         Args:
-            folder: Of the broker, kept between the parts of a campaign that was resumed.
+            folder: Folder of the broker, which stays when a campaign is resumed.
             marks: Environment variables of its process.
 
         Raises:
-            BrokerError: It did not come up.
-            BrokerMissingError: There is none here.
+            BrokerError: The broker did not start.
+            BrokerMissingError: No broker is available.
         """
         self.is_ours = not environ.get("WALLE_KAFKA")
-        """Whether it may be broken."""
+        """Whether the campaign owns the broker and may inject faults."""
         self._links: list[Link] = []
         self._node: Node | None = None
         self._broker = self._start(folder, marks) if self.is_ours else open_broker(folder)
         self.session_ms = _SESSION_MS if self.is_ours else _GIVEN_SESSION_MS
-        """How long a host may be silent."""
+        """Session timeout of a host in its group."""
 
     def _start(self, folder: Path, marks: Mapping[str, str]) -> Broker:
         provider = find_provider()
-        # what a campaign that was killed left
+        # left by a campaign that was killed
         shutil.rmtree(folder / "certificates", ignore_errors=True)
         certificates = Certificates(folder / "certificates")
         ports, more = Ports.draw(), Ports.draw()
@@ -81,14 +81,14 @@ class Place:
 
     @property
     def address(self) -> str:
-        """``host:port`` without a link, for all but hosts."""
+        """``host:port`` without a link, for all processes but hosts."""
         return self._broker.address()
 
     def address_of(self, host: int) -> str:
-        """Return where a host finds the broker.
+        """Return the broker's address for a host.
 
         Args:
-            host: Its index, below ``HOSTS_MAX``.
+            host: Index of the host, below ``HOSTS_MAX``.
         """
         if not self._links:
             return self.address
@@ -96,10 +96,10 @@ class Place:
 
     @property
     def client(self) -> dict[str, Any]:
-        """What kafka-python's clients are made with, but for hosts."""
+        """Arguments of kafka-python's clients, for all processes but hosts."""
         return self._broker.options()
 
-    # Faults; only where ``is_ours``
+    # Faults; only if ``is_ours``
 
     @property
     def is_up(self) -> bool:
@@ -110,24 +110,24 @@ class Place:
         return False
 
     def kill(self) -> None:
-        """``kill -9``; ``start`` brings it back."""
+        """Kill the broker with SIGKILL; ``start`` restarts it."""
         self._own.kill()
 
     def start(self) -> None:
-        """Start it again on the same data, unless it runs; returns before it listens."""
+        """Start the broker on the same data, unless it runs; returns before it listens."""
         if not self._own.is_running:
             self._own.start()
 
     def pause(self) -> None:
-        """Stop it in the middle: it accepts connections, and answers nothing."""
+        """Freeze the broker: it accepts connections but does not answer."""
         self._own.pause()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue after ``pause``."""
         self._own.resume()
 
     def cut(self, host: int) -> None:
-        """Lose every byte between a host and the broker."""
+        """Drop all traffic between a host and the broker."""
         self._links[host].cut()
 
     def heal(self, host: int) -> None:
@@ -137,26 +137,28 @@ class Place:
     @property
     def _own(self) -> Node:
         if self._node is None:
-            raise BrokerError("the broker in WALLE_KAFKA is not the campaign's to break")
+            raise BrokerError("the broker in WALLE_KAFKA takes no faults from a campaign")
         return self._node
 
     # Topics
 
     def make(self, topic: str, partitions: int) -> None:
-        """Make a topic that keeps everything, whatever times its records have; blocks.
+        """Make a topic without retention, unless it exists; blocks.
+
+        Retention must not delete records for their old timestamps.
 
         Args:
-            topic: Its name; one that is there stays.
-            partitions: How many.
+            topic: Name of the topic.
+            partitions: Number of partitions.
         """
         options = self.client
         make_topic(options, topic, partitions=partitions, settings={"retention.ms": "-1"})
 
     def ends(self, topic: str, partitions: int) -> list[int] | None:
-        """Return how many records each partition has; blocks for seconds at most.
+        """Return the end offset of each partition; blocks for seconds at most.
 
         Returns:
-            None when the broker gives no answer.
+            The offsets; None if the broker does not answer.
         """
         from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
 
@@ -173,10 +175,10 @@ class Place:
         return None
 
     def committed(self, group: str, topic: str, partitions: int) -> list[int] | None:
-        """Return how far a group has committed; blocks for seconds at most.
+        """Return a group's committed offsets; blocks for seconds at most.
 
         Returns:
-            0 where nothing was; None when the broker gives no answer.
+            An offset per partition, 0 without a commit; None if the broker does not answer.
         """
         from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
 
@@ -197,7 +199,7 @@ class Place:
         return None
 
     def delete_topics(self, having: str) -> None:
-        """Delete topics; blocks."""
+        """Delete all topics whose names contain ``having``; blocks."""
         from kafka import KafkaAdminClient  # noqa: PLC0415 - an extra
 
         admin = KafkaAdminClient(**self.client)
@@ -217,7 +219,7 @@ class Place:
         }
 
     def close(self) -> None:
-        """End links and a broker of our own; may be called twice."""
+        """End the links and a broker of our own; may be called twice."""
         self._close_links()
         self._broker.close()
 

@@ -1,8 +1,8 @@
-"""Sends messages to devices, as a process to kill.
+"""A process that sends messages to devices, as a target of kills.
 
-The number of confirmed messages stands in a file. The next process goes on behind them, under
-the same name. So what was sent and not confirmed has the same numbers again, and what was
-confirmed is not sent again: it must have arrived.
+A file has the number of confirmed messages. The next process continues after them under the same
+name. So unconfirmed messages get the same numbers again, and confirmed messages are never repeated:
+they must have arrived.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from walle_stream.errors import WalleError
 from walle_stream.testing.chaos.kafka.exchange import TASK
 
 PER_DEVICE: Final = 20
-"""Messages that each device gets, from 1."""
+"""Number of messages for each device; their values count from 1."""
 
 _TOGETHER: Final = 10
 
@@ -29,17 +29,17 @@ def send_messages(
     per_s: float = 0.0,
     data_dir: Path | None = None,
 ) -> None:
-    """Send the messages that were not confirmed, and wait until all are; blocks.
+    """Send the unconfirmed messages and wait until all are confirmed; blocks.
 
     Args:
         file: The pipeline's definition.
-        devices_file: Those that get messages, a line each.
-        confirmed: File with the number of those that were confirmed; written now and then.
-        per_s: Messages per second; 0 for as fast as it goes.
-        data_dir: Of the run, without a broker.
+        devices_file: Devices that get messages, one per line.
+        confirmed: File with the number of confirmed messages; written from time to time.
+        per_s: Messages per second; 0 for full speed.
+        data_dir: Data directory of a run without a broker.
 
     Raises:
-        WalleError: The way to the devices cannot be opened, or is closed.
+        WalleError: The downlink cannot be opened, or was closed.
     """
     devices = devices_file.read_text().splitlines()
     with MessageSender(file, data_dir=data_dir, name="chaos") as sender:
@@ -49,7 +49,7 @@ def send_messages(
             sender.send(devices[index], turn + 1, task=TASK)
             if sender.count % _TOGETHER == 0 or index == len(devices) - 1:
                 sender.flush()
-                # before they count as confirmed: a kill mostly leaves some in doubt
+                # pause before they count as confirmed, so that a kill mostly leaves some in doubt
                 sleep(_TOGETHER / per_s if per_s else 0.0)
                 new = confirmed.with_suffix(".new")
                 new.write_text(str(sender.count))
@@ -60,9 +60,11 @@ def main() -> None:
     """Send messages, then wait for SIGTERM; the exit codes are those of ``walle send``."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
-    parser.add_argument("devices", type=Path, help="a line each")
+    parser.add_argument("devices", type=Path, help="file with a device per line")
     parser.add_argument("confirmed", type=Path)
-    parser.add_argument("--per-s", type=float, default=0.0, help="else at once, and end")
+    parser.add_argument(
+        "--per-s", type=float, default=0.0, help="messages per second; 0: all at once, then end"
+    )
     given = parser.parse_args()
     try:
         send_messages(given.file, given.devices, given.confirmed, per_s=given.per_s)

@@ -1,4 +1,4 @@
-"""How far the partitions of a life's hosts are, read from their databases."""
+"""Progress of the partitions of a life's hosts, read from their databases."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,40 +13,40 @@ class _Standing(NamedTuple):
     epoch: int = 0
     is_ended: bool = False
     frames: int = 0
-    """Unsent."""
+    """Unsent frames."""
     calls: int = 0
-    """Without a reply."""
+    """Calls without a reply."""
     taken: int = 0
-    """Records of the way down."""
+    """Records taken from the downlink."""
     dropped: int = 0
-    """Of them."""
+    """Dropped records among them."""
     folder: Path = Path()
 
     def __str__(self) -> str:
         return (
             f"{'ended' if self.is_ended else 'not ended'} with {self.frames} frames unsent, "
-            f"{self.calls} calls open and {self.taken} records of the way down taken"
+            f"{self.calls} calls open and {self.taken} records of the downlink taken"
         )
 
 
 class Standing:
-    """The partitions of one or several data directories. One thread; nobody writes meanwhile."""
+    """Partitions of data directories, which no process may write meanwhile. For one thread."""
 
     def __init__(self, folders: Sequence[Path], partitions: int) -> None:
-        """Look at nothing yet.
+        """Store the arguments without opening a database.
 
         Args:
-            folders: Data directories; those that are not there have nothing.
-            partitions: How many the pipeline has.
+            folders: Data directories; a missing one counts as empty.
+            partitions: Number of the pipeline's partitions.
         """
         self._folders = folders
         self._partitions = partitions
 
     def is_drained(self, sent: Sequence[int]) -> bool:
-        """Return whether each partition has passed its end, and nothing is on its way.
+        """Return whether each partition has passed its end, and no record is in flight.
 
         Args:
-            sent: Records of the way down, by partition.
+            sent: Number of records in the downlink, by partition.
         """
         return all(
             each.is_ended and not each.frames + each.calls and each.taken == count
@@ -55,21 +55,21 @@ class Standing:
 
     @property
     def dropped(self) -> int:
-        """Records of the way down that were dropped: messages and replies that came twice."""
+        """Number of dropped records of the downlink: repeated messages and replies."""
         return sum(each.dropped for each in self._last())
 
     @property
     def owners(self) -> list[Path]:
-        """By partition, the data directory where it was opened last."""
+        """Data directory of each partition's last owner."""
         return [each.folder for each in self._last()]
 
     def __str__(self) -> str:
-        """Say it for a person."""
+        """Describe all partitions for a person."""
         return ", ".join(f"partition {number} {each}" for number, each in enumerate(self._last()))
 
     def _last(self) -> Iterator[_Standing]:
         for number in range(self._partitions):
-            # where it was opened last; others have an earlier state
+            # the last owner's database has the highest epoch
             yield max(_look(folder, number) for folder in self._folders)
 
 

@@ -1,7 +1,7 @@
-"""What must not differ: every feature, and what the cloud side knows of each device.
+"""Results that must not differ: every feature, and the cloud side's row of each device.
 
-The cloud's table is read by its look-ups, with as many features kept as there are: so a
-feature that is missing, there twice, changed or out of order is a line that differs.
+The cloud's table is read by look-ups, and it keeps all features. So a missing, repeated, changed or
+misplaced feature is a line that differs.
 """
 
 import json
@@ -18,7 +18,7 @@ from walle_stream.app.queries.query import features_records
 from walle_stream.errors import ChaosError
 
 KEPT: Final = 10_000
-"""Features of a device and task that the cloud side is told to keep: all."""
+"""Value of ``--keep`` for the cloud side: enough for all features of a device and task."""
 
 _ANSWER_S: Final = 10.0
 _NOT_FOUND: Final = 404
@@ -48,10 +48,10 @@ def table_lines(address: str, devices: Iterable[str]) -> dict[str, list[bytes]] 
 
     Args:
         address: ``host:port`` of the look-ups.
-        devices: All that the input has.
+        devices: All devices of the input.
 
     Returns:
-        ``features`` and ``devices``, in lines; None when it gives no answer now.
+        Lines of ``features`` and ``devices``; None if the server does not answer now.
 
     Raises:
         ChaosError: A look-up is refused.
@@ -65,7 +65,7 @@ def table_lines(address: str, devices: Iterable[str]) -> dict[str, list[bytes]] 
             return None
         if row is None:
             continue
-        # newest first, in the order in which they were merged
+        # a look-up lists features newest first, in the order in which they were merged
         found = [(name, each) for name, kept in row.tasks.items() for each in reversed(kept)]
         for task, each in sorted(found, key=lambda pair: pair[1].sequence_number):
             features.append(
@@ -90,7 +90,7 @@ def table_lines(address: str, devices: Iterable[str]) -> dict[str, list[bytes]] 
 
 
 def reference_lines(data_dir: Path) -> Mapping[str, Sequence[bytes]]:
-    """Return the same of a run without a broker."""
+    """Return the lines of ``table_lines`` for a run without a broker."""
     features: list[bytes] = []
     numbers: dict[str, list[int]] = {}
     records = features_records(data_dir)

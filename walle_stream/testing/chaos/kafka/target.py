@@ -1,14 +1,13 @@
-"""A pipeline over Kafka as a target: what it is made of, and who can be hit.
+"""A pipeline over Kafka as a target: its processes and its roles.
 
-The plan's pipeline has the source ``simulator``: what that makes is written into a file
-once, for the run that nobody kills, and into a topic in every life. ``KafkaTarget`` has
-hosts of one machine, which share a data directory; with ``KafkaMachinesTarget`` each host
-has its own, and state moves as snapshots: there an owner that was cut off goes on writing.
+The plan's pipeline has the source ``simulator``. Its output is written once to a file, for the
+unkilled run, and to a topic in every life. The hosts of ``KafkaTarget`` run on one machine and
+share a data directory. With ``KafkaMachinesTarget`` each host has its own, and state moves as
+snapshots; there an owner that was cut off continues to write.
 
-Roles: ``host``, ``cloud``, ``broker`` and ``sender`` are killed; ``stop`` and ``cloud-stop``
-(SIGSTOP for longer than the group waits), ``join`` (another host comes and goes), ``cut`` (a
-host without a network) and ``pause`` (a broker that answers nothing) are faults beside them,
-which count as such.
+Roles: ``host``, ``cloud``, ``broker`` and ``sender`` are killed. Other faults are counted
+separately: ``stop`` and ``cloud-stop`` (SIGSTOP beyond the session timeout), ``join`` (one more
+host comes and goes), ``cut`` (a host without a network), ``pause`` (a broker that does not answer).
 """
 
 import os
@@ -49,25 +48,25 @@ from walle_stream.testing.chaos.targets import Role
 from walle_stream.types import partition_of
 
 EVENTS_PER_S: Final = 400.0
-"""How fast the input comes. Slow: everything goes on all the time while it is broken."""
+"""Rate of the input. It is low, so that all processes stay busy during the faults."""
 
 _PARTITIONS: Final = 4
 _WORKERS: Final = 2
-"""Of the cloud side."""
+"""Number of workers of the cloud side."""
 
 _SOURCE: Final = "spec.source."
 _PATIENCE_S: Final = 20
 
 _HOST_ENDS: Final = {
-    StoreLockedError.exit_code: "the partition's last owner is stopped, and holds its database",
+    StoreLockedError.exit_code: "the partition's last owner is stopped and holds its database",
     BrokerUnreachableError.exit_code: "it started while no broker answered",
-    StopTimeoutError.exit_code: "it was told to end while it asked a broker that was away",
+    StopTimeoutError.exit_code: "it got SIGTERM while it waited for a broker that was down",
 }
 _CLOUD_ENDS: Final = {
     BrokerUnreachableError.exit_code: "it started while no broker answered",
     CloudStalledError.exit_code: "records waited, and it made no progress",
-    TunnelError.exit_code: "a broker that was only starting answered with an error",
-    TopicError.exit_code: "the broker was only starting, and knew of no topics yet",
+    TunnelError.exit_code: "a broker that was still starting answered with an error",
+    TopicError.exit_code: "the broker was still starting and knew no topics yet",
 }
 _SENDER_ENDS: Final = {
     code: why for code, why in _CLOUD_ENDS.items() if code != CloudStalledError.exit_code
@@ -75,20 +74,20 @@ _SENDER_ENDS: Final = {
 
 
 class KafkaTarget(LocalTarget):
-    """``walle run`` and ``walle cloud`` in several processes of a group each, and a broker."""
+    """A broker with groups of several ``walle run`` and ``walle cloud`` processes."""
 
     has_own_data = False
     """Whether each host has a data directory of its own."""
 
     def __init__(self, plan: ChaosPlan, folder: Path) -> None:
-        """Prepare; the broker is started with the first life.
+        """Prepare a target; the first life starts the broker.
 
         Args:
-            plan: The campaign's; its ``--set`` of ``spec.source`` are the simulator's keys.
-            folder: For everything.
+            plan: Plan of the campaign; its overrides of ``spec.source`` are keys of the simulator.
+            folder: Folder for all files.
 
         Raises:
-            CampaignError: The pipeline's source is no simulator.
+            CampaignError: The pipeline's source is not the simulator.
         """
         given = tuple(each for each in plan.overrides if each.startswith(_SOURCE))
         own = tuple(each for each in plan.overrides if each not in given)
@@ -103,7 +102,7 @@ class KafkaTarget(LocalTarget):
 
     @property
     def roles(self) -> Sequence[Role]:
-        """Hosts, cloud app, sender and broker; a broker that was given is left alone."""
+        """Hosts, cloud workers, sender and broker; a given broker gets no faults."""
         roles = [
             Role("host", ends_run=False, weight=0.5),
             Role("cloud", ends_run=False, weight=0.4),
@@ -121,10 +120,10 @@ class KafkaTarget(LocalTarget):
         return roles
 
     def clear(self) -> None:
-        """End the broker, its topics where it is another's, and what carries the mark.
+        """End our broker, or delete our topics in a given one, and end all marked processes.
 
         Raises:
-            ChaosError: A process does not go.
+            ChaosError: A process does not end.
         """
         if self._place is not None:
             if not self._place.is_ours:
@@ -134,11 +133,11 @@ class KafkaTarget(LocalTarget):
         super().clear()
 
     def start(self, data_dir: Path, role: str = "", crash: str = "") -> Any:
-        """Start a life, or the run that nobody kills; see ``Target.start``.
+        """Start a life, or the unkilled run; see ``Target.start``.
 
         Raises:
             ChaosError: The broker has lost the life's topics.
-            BrokerError: It does not come up.
+            BrokerError: The broker does not start.
         """
         del role, crash
         self._home.mkdir(exist_ok=True)
@@ -154,7 +153,7 @@ class KafkaTarget(LocalTarget):
         return self._life
 
     def standing(self, data_dir: Path) -> RunState | None:
-        """Return whether features have come up, and whether the life is over."""
+        """Return the progress: None before the first features, then whether the life is over."""
         del data_dir
         life = self._life
         if life is None or not life.has_begun:
@@ -162,17 +161,17 @@ class KafkaTarget(LocalTarget):
         return RunState(1, is_complete=not life.is_live)
 
     def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
-        """Return all features, what the cloud side knows of each device, and its state.
+        """Return all features, the cloud side's row of each device, and the devices' state.
 
         Args:
-            data_dir: Of a life that is over, or of the run that nobody killed.
+            data_dir: Data directory of a finished life or of the unkilled run.
         """
         if _is_reference(data_dir):
             return {**reference_lines(data_dir), "state": sorted(_state_lines([data_dir]))}
         table = msgspec.json.decode((data_dir / TABLE).read_bytes(), type=dict[str, list[bytes]])
         return {**table, "state": sorted(_state_lines(self._data_dirs(data_dir)))}
 
-    # What a life is made of
+    # Parts of a life
 
     def _input(self) -> Path:
         file = self._home / "input.jsonl"
@@ -199,7 +198,7 @@ class KafkaTarget(LocalTarget):
             f"{name}-{what}" for what in ("events", "features", "messages")
         ]
         written = _made(folder, place, topics)
-        # each of the two libraries has its half of a campaign
+        # each of the two Kafka libraries serves one of the two targets
         driver = "confluent" if self.has_own_data else "kafka-python"
         source = {
             "connector": "kafka",
@@ -325,7 +324,7 @@ class KafkaTarget(LocalTarget):
 
     @property
     def _token(self) -> str:
-        # of the campaign: a broker that was given may have another one's topics
+        # identifies the campaign, since a given broker may have another campaign's topics
         path = self._home / "token"
         if not path.exists():
             path.write_text(secrets.token_hex(4))
@@ -336,11 +335,11 @@ class KafkaTarget(LocalTarget):
             [*_WALLE, *arguments], env=self.environ(), capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise CampaignError(f"the input cannot be made: {done.stderr.strip()}")
+            raise CampaignError(f"the input cannot be created: {done.stderr.strip()}")
 
 
 class KafkaMachinesTarget(KafkaTarget):
-    """The same by librdkafka, with a data directory per host, as on machines of their own."""
+    """A ``KafkaTarget`` by librdkafka with a data directory per host, as on separate machines."""
 
     has_own_data = True
 
@@ -353,7 +352,7 @@ def _is_reference(data_dir: Path) -> bool:
 
 
 def _made(folder: Path, place: Place, topics: Sequence[str]) -> Sequence[int]:
-    # how many records the first one has
+    # makes topics once; returns the end offsets of the first
     has_topics = folder / "topics"
     if not has_topics.exists():
         for topic in topics:
@@ -361,9 +360,9 @@ def _made(folder: Path, place: Place, topics: Sequence[str]) -> Sequence[int]:
         has_topics.touch()
     written = place.ends(topics[0], _PARTITIONS)
     if written is None:
-        # a container's data went with the campaign that was killed
+        # a container's data were lost with the campaign that was killed
         raise ChaosError(
-            f"the broker does not have the topics of {folder.name}: a life goes on only where "
+            f"the broker does not have the topics of {folder.name}: a life can be resumed only if "
             "the broker is a process (WALLE_KAFKA_PROVIDER=jdk); give another --folder"
         )
     return written
@@ -375,7 +374,7 @@ class _Whose(msgspec.Struct):
 
 
 def _state_lines(folders: Sequence[Path]) -> Iterator[bytes]:
-    # of devices: counters tell of bytes and origins, which a topic has others of than a file
+    # only devices' lines: counters of bytes and origins differ between a topic and a file
     owners, decode = Standing(folders, _PARTITIONS).owners, msgspec.json.Decoder(_Whose).decode
     for folder in set(owners):
         for line in canonical_state(folder):
@@ -400,8 +399,8 @@ def _input_keys(pipeline: Mapping[str, Any], given: Sequence[str]) -> list[str]:
     source = (pipeline.get("spec") or {}).get("source") or {}
     if source.get("connector") != "simulator":
         raise CampaignError(
-            "the targets over Kafka make their input themselves: give a pipeline whose source is "
-            "the connector 'simulator', like shop"
+            "the targets over Kafka create their own input: give a pipeline with the source "
+            "'simulator', like shop"
         )
     keys = {name: value for name, value in source.items() if name != "connector"}
     keys |= dict(each.removeprefix(_SOURCE).split("=", 1) for each in given)
