@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Prepare this machine for the tests of clusters: the S3 server of .ci/s3.sh, and the image of a node. With an
-# ordinary Docker engine on a public base image. Else with what .ci/kafka.sh prepares, on a base made with
-# debootstrap and this machine's Python 3.13: needs root, and apt where something is missing; no image registry.
-# What is there stays: a second run does nothing.
-# Kept in WALLE_CI_CACHE, or in the user's cache, for machines that keep it: base image and wheels.
+# Prepare this machine for the tests of clusters: the S3 server of .ci/s3.sh, and the image of a node.
+# An ordinary Docker engine builds the image on a public base image. Otherwise the engine of .ci/kafka.sh builds
+# it on a base of debootstrap and this machine's Python 3.13. That needs root, and apt if a program is missing,
+# but no image registry. A second run does nothing.
+# The base image and wheels are kept in WALLE_CI_CACHE, or in the user's cache.
 set -eu
 cd "$(dirname "$0")/.."
 cache=${WALLE_CI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/walle}
-# a Python is copied to the same system only
+# a Python can be copied to the same release of the system only
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 base=walle-python:3.13-$suite
 tar=$cache/python-3.13-$suite.tar.gz
 packages=ca-certificates,iproute2,iptables,libgomp1,openssh-server,procps,rsync,wget
 libraries=libbz2-1.0,libffi8,liblzma5,libreadline8,libsqlite3-0,libssl3,libuuid1,zlib1g
 
-# the engine of kafka.sh has no network of its own, and nothing is fetched through it
+# an ordinary engine has the network bridge; the engine of kafka.sh has none and fetches nothing
 if docker network inspect bridge >/dev/null 2>&1; then
     .ci/s3.sh >/dev/null
     echo "image $(deploy/ray/image/build)"
@@ -27,13 +27,13 @@ python=$(python3.13 -c 'import ensurepip, sys; print(sys._base_executable)' 2>/d
 install() { # COMMAND PACKAGE
     command -v "$1" >/dev/null 2>&1 && return
     echo "installing $2"
-    # lists of before may do, where one of the machine's sources is away
+    # if a package source does not answer, older package lists may suffice
     { apt-get update -q || true; } >/tmp/walle-apt-node.log 2>&1
     DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$2" >>/tmp/walle-apt-node.log 2>&1 ||
         { tail -n 5 /tmp/walle-apt-node.log >&2; return 1; }
 }
 
-copy_python() { # ROOT: the interpreter, its library and the standard library, without what tests it
+copy_python() { # ROOT: the interpreter, its library and the standard library, without its tests
     local stdlib library
     stdlib=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
     library=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
@@ -45,7 +45,7 @@ copy_python() { # ROOT: the interpreter, its library and the standard library, w
     chroot "$1" sh -c 'ldconfig && python3.13 -c "import bz2, ctypes, lzma, sqlite3, ssl, zlib, ensurepip"'
 }
 
-make_base() { # one tar; whole or not at all
+make_base() { # one tar; it appears whole or not at all
     [ -f "$tar" ] && return
     install debootstrap debootstrap
     mkdir -p "$cache"

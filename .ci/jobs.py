@@ -1,11 +1,12 @@
-"""Run the tests, four jobs at a time: much of the time is waiting for processes that they start.
+"""Run the tests in jobs, four at a time, since tests mostly wait for processes that they start.
 
-jobs.py essential PYTHON OTHER ...   what `make test` runs, on PYTHON alone
-jobs.py rest PYTHON OTHER ...        what `make test-all` runs beside it: the mark `full` on the
-                                     newer Python, and on OTHER whatever depends on the Python
+jobs.py essential PYTHON OTHER ...   the tests of `make test`, on PYTHON alone
+jobs.py rest PYTHON OTHER ...        the further tests of `make test-all`: the mark `full` on the
+                                     newer Python; tests that depend on the Python on OTHER
 
-More arguments are pytest's. The marks (pyproject.toml, tests/conftest.py) decide what is run. The
-tables only share it out: a job has the tests under its paths that no other job names more exactly.
+Further arguments go to pytest. The marks (pyproject.toml, tests/conftest.py) select the tests. The
+tables only distribute them: a job runs the tests under its paths, except under more exact paths of
+other jobs.
 """
 
 import os
@@ -80,7 +81,7 @@ _PERCENT: Final = re.compile(r"\[ *(\d+)%\]")
 
 
 class Job(NamedTuple):
-    """One pytest."""
+    """A run of pytest."""
 
     name: str
     python: str
@@ -120,7 +121,7 @@ def _jobs(part: str, python: str, other: str, folder: Path) -> list[Job]:
         return _shared_out(_REST, python, "full", folder)
     newer, marks = python, _DEPENDS_ON_PYTHON
     if _version(other) > _version(python):
-        newer, marks = other, f"({marks}) and not full"  # those with the mark run on it anyhow
+        newer, marks = other, f"({marks}) and not full"  # tests with the mark run on it anyway
     jobs = _shared_out(_REST, newer, "full", folder)
     return [*jobs[:2], *_shared_out(_OTHER_PYTHON, other, marks, folder), *jobs[2:]]
 
@@ -134,10 +135,10 @@ def _run(job: Job, arguments: list[str]) -> bool:
     with job.log.open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         while (code := _waited(process)) is None:
-            # a busy machine makes all of it slow; only a test that hangs is silent
+            # a busy machine slows every test, but only a test that hangs prints nothing
             if time.time() - job.log.stat().st_mtime > _SILENT_S:
                 process.kill()
-                log.write(f"\nit hangs: no test ended in {_SILENT_S:.0f} s\n")
+                log.write(f"\nkilled: no test ended in {_SILENT_S:.0f} s\n")
     said = job.log.read_text(errors="replace")
     took = f"{time.monotonic() - began:.0f} s"
     if code not in {0, _NO_TESTS}:  # a job without tests (-k) is no failure
@@ -165,13 +166,13 @@ def _tell(jobs: list[Job], is_over: threading.Event) -> None:
             )
             words += [f"{job.name} {found[-1]} %"] if found else []
         print(
-            f"{time.monotonic() - began:5.0f} s: {', '.join(words) or 'tests are collected'}",
+            f"{time.monotonic() - began:5.0f} s: {', '.join(words) or 'collecting tests'}",
             flush=True,
         )
 
 
 def main() -> int:
-    """Run all jobs, and return the exit code."""
+    """Run all jobs and return the exit code."""
     part, python, other, *arguments = sys.argv[1:]
     folders = map(str, Path("/usr/lib/postgresql").glob("*/bin"))
     programs = os.pathsep.join((os.environ["PATH"], "/usr/sbin", *folders))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepare this machine for the tests against Apache Kafka: a Docker engine from Debian's packages, a base
-# image made with debootstrap, the server's jars through Maven, the image of deploy/kafka. Needs root and
-# apt where something is missing; what is there stays: a second run does nothing. No image registry.
-# Kept in WALLE_CI_CACHE, or in the user's cache, for machines that keep it: the base image and the jars.
+# image made with debootstrap, the server's jars through Maven, and the image of deploy/kafka. Needs root
+# and apt if something is missing, but no image registry. A second run does nothing.
+# The base image and the jars are kept in WALLE_CI_CACHE, or in the user's cache.
 set -eu
 cd "$(dirname "$0")/.."
 cache=${WALLE_CI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/walle}
@@ -11,7 +11,7 @@ base=walle-jre:$suite
 tar=$cache/jre-$suite.tar.gz
 [ -z "${WALLE_CI_CACHE:-}" ] || export XDG_CACHE_HOME="$WALLE_CI_CACHE/users"
 
-install() { # COMMAND PACKAGE, pairs: Debian packages for the commands that are not here
+install() { # pairs COMMAND PACKAGE: install the Debian packages of missing commands
     local missing=()
     while [ $# -gt 0 ]; do
         command -v "$1" >/dev/null 2>&1 || missing+=("$2")
@@ -19,11 +19,11 @@ install() { # COMMAND PACKAGE, pairs: Debian packages for the commands that are 
     done
     [ ${#missing[@]} -gt 0 ] || return 0
     echo "installing ${missing[*]}"
-    # nothing is started by its package: the engine is started below, as it has to be
+    # packages may not start their services: the engine is started below with its own options
     local policy=/usr/sbin/policy-rc.d made=
     [ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made=yes; }
     local status=0
-    # lists of before may do, where one of the machine's sources is away
+    # if a package source does not answer, older package lists may suffice
     apt-get update -q >/tmp/walle-apt.log 2>&1 || true
     DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" \
         >>/tmp/walle-apt.log 2>&1 || status=$?
@@ -36,12 +36,12 @@ answers() { docker info >/dev/null 2>&1; }
 start_engine() {
     answers && return
     install docker docker.io dockerd docker.io
-    # an engine that was killed leaves its number, and its containerd, which answers no other one
+    # a killed engine leaves its pid file, and its containerd, which answers no new engine
     local left=/var/run/docker/containerd id
     id=$(cat "$left/containerd.pid" 2>/dev/null || true)
     if [ -n "$id" ] && grep -qs "$left" "/proc/$id/cmdline"; then kill -KILL "$id"; fi
     rm -f /var/run/docker.pid "$left/containerd.pid" "$left"/containerd.sock*
-    # no bridge, no packet filter: containers use the machine's own loopback
+    # without bridge and packet filter: containers use the machine's own loopback
     setsid dockerd --bridge=none --iptables=false --ip6tables=false >/tmp/walle-dockerd.log 2>&1 </dev/null &
     local try
     for ((try = 0; try < 150; try++)); do
@@ -53,7 +53,7 @@ start_engine() {
     return 1
 }
 
-make_base() { # Java on a small Debian, as one tar; whole or not at all
+make_base() { # Java on a small Debian, as one tar; it appears whole or not at all
     [ -f "$tar" ] && return
     install debootstrap debootstrap
     mkdir -p "$cache"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Pin the versions of everything but the GPU extras, for all supported Pythons, without any address.
-# lock.sh keeps the pins that still fit, lock.sh --upgrade takes the newest, lock.sh --check only compares.
+# Pin the versions of all dependencies but the GPU extras, for all supported Pythons, without index addresses.
+# lock.sh keeps pins that still fit, lock.sh --upgrade takes the newest versions, lock.sh --check only compares.
 set -eu
 cd "$(dirname "$0")/.."
 .venv/bin/python -m uv --version >/dev/null 2>&1 ||
     .venv/bin/python -m pip install -q --disable-pip-version-check uv
 new=$(mktemp)
 trap 'rm -f "$new" "$new.in"' EXIT
-echo 'ray[default]' >"$new.in" # nodes of a cluster have it (deploy/ray/image)
+echo 'ray[default]' >"$new.in" # the nodes of a cluster need it (deploy/ray/image)
 case "${1:-}" in
 --upgrade) ;;
 *) cp requirements.lock "$new" ;; # uv keeps the pins of its output file

@@ -1,7 +1,7 @@
 """Make a release: version, changelog, commit, tag, wheel, source archive, notes.
 
-make release VERSION=0.2.0. Nothing is pushed: the last line says how. A mistake is taken back with
-``git tag -d vVERSION`` and ``git reset --hard HEAD~``.
+Usage: make release VERSION=0.2.0. It pushes nothing; its last line has the command. To undo a
+release: ``git tag -d vVERSION`` and ``git reset --hard HEAD~``.
 """
 
 import re
@@ -16,17 +16,17 @@ _UNRELEASED = "## [Unreleased]"
 
 
 def main(arguments: list[str]) -> int:
-    """Make it, or say in one line why not."""
+    """Make the release, or print in one line why it cannot be made."""
     try:
         [version] = arguments
     except ValueError:
-        return _refuse("one version is needed: make release VERSION=0.2.0")
+        return _refuse("expected one version: make release VERSION=0.2.0")
     if not _VERSION.fullmatch(version):
-        return _refuse(f"{version} is no version: MAJOR.MINOR.PATCH, or with rc1 behind it")
+        return _refuse(f"{version} is no version: expected one such as 0.2.0 or 0.2.0rc1")
     if _git("status", "--porcelain"):
         return _refuse("the working tree has changes: commit them first")
     if _git("tag", "--list", f"v{version}"):
-        return _refuse(f"v{version} is released: its tag exists")
+        return _refuse(f"v{version} is already released: its tag exists")
     changelog, package = ROOT / "CHANGELOG.md", ROOT / "walle_stream/__init__.py"
     try:
         dated, notes = with_version(changelog.read_text(), version, f"{datetime.now(UTC):%Y-%m-%d}")
@@ -49,10 +49,10 @@ def main(arguments: list[str]) -> int:
 
 
 def with_version(changelog: str, version: str, date: str) -> tuple[str, str]:
-    """Return the changelog with the version's dated section, and that section's text.
+    """Return the changelog with the version's dated section, and the text of that section.
 
     Raises:
-        ValueError: It has no text for this version.
+        ValueError: The changelog has no text for this version.
     """
     if f"## [{version}]" not in changelog:
         changelog = changelog.replace(_UNRELEASED, f"## [{version}] - {date}", 1)

@@ -1,7 +1,7 @@
-"""Count the lines of the product, by room.
+"""Count the lines of the product by room.
 
-Product: every line of Python, templates and scripts that is installed or run. Test kits (folders
-named ``testing``), documents, samples and example definitions are listed apart or not at all.
+The product is all Python, templates and scripts that are installed or run. Test kits (folders
+named ``testing``) are counted apart; documents, samples and example definitions are not counted.
 """
 
 import json
@@ -17,7 +17,7 @@ _SCRIPTS = {"broker", "image", "Dockerfile"}
 
 
 def main() -> int:
-    """Print the lines of each room and the sum; with ``--json`` one object."""
+    """Print the lines of each room and their sum; with ``--json`` as one object."""
     git = shutil.which("git") or "git"
     listed = subprocess.check_output([git, "ls-files", "-z", *_ROOTS], text=True)
     rooms: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""How likely a visitor buys: his last views of item pages, given to a model of the host."""
+"""Chance of a purchase, by a model on the host from a visitor's last views of item pages."""
 
 from math import log1p
 
@@ -6,7 +6,7 @@ LAST = 5
 
 
 def run(ctx, page):
-    """Describe one finished view, and let the model look at it and those before."""
+    """Describe one finished view, and run the model on it and the views before it."""
     if not page.is_complete:
         return
     clicks, depth = [], 0.0
@@ -19,7 +19,7 @@ def run(ctx, page):
     view = [log1p(page.dwell_ms), depth, log1p(len(clicks)), float("cart" in clicks)]
     views = [*ctx.state.get("views", []), view][-LAST:]
     ctx.state.put("views", views)
-    # asked for in the feature: the host computes it for all visits of a batch at once
+    # the host fills the chances in after the run, for all views of a batch at once
     chances = ctx.run_model("intent", ctx.tensor(views, dtype="float32")).astype("float64")
     ctx.emit(
         {

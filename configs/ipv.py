@@ -1,9 +1,9 @@
-"""Item page view (IPV): what a user did on one item's page, made when it is left.
+"""Item page view (IPV): a user's actions on one item's page, as a feature at its exit.
 
-One feature per view of a video page, folded per device in the order of exits.
-The 128-byte encoding beside it is 32 little-endian float32: what a ranking
-model needs at once, without parsing. It is a fixed function for now; a trained
-encoder takes its place later.
+Each view of a video page gives one feature, counted per device in the order of
+exits. With it goes an encoding of 128 bytes: 32 little-endian float32 that a
+ranking model reads without parsing. The encoder is a fixed function; a trained
+one can take its place.
 """
 
 import struct
@@ -15,10 +15,10 @@ NO_CLICKS = (0, 0, 0, 0, 0, 0)
 
 
 def run(ctx, page):
-    """Fold one finished page view into the device's history and emit it."""
+    """Add one finished page view to the device's history and emit its feature."""
     if not page.is_complete:
-        return  # an exit whose enter was never seen: there is nothing to measure
-    # plain tuples (id, kind, time, ingest time, contents) in place of event objects: this
+        return  # the enter of this exit is missing, so nothing can be measured
+    # tuples (id, kind, time, ingest time, contents) are faster than event objects, and this
     # runs for every view of every device
     rows = page.rows
     enter, leave = rows[0][4] or {}, rows[-1][4] or {}
@@ -33,7 +33,7 @@ def run(ctx, page):
             widget = contents["widget"]
             clicks[widget] = clicks.get(widget, 0) + 1
 
-    # [session index, page index, exit time of the view folded last]
+    # [session index, page index, exit time of the last view]
     state = ctx.state
     session = state.get("session")
     if session is None:
@@ -68,7 +68,7 @@ def run(ctx, page):
 
 
 def encode(feature):
-    """Return 32 float32: 16 of behaviour and time, 16 of the item's hash."""
+    """Return 32 float32: 16 for behaviour and time, 16 for the item's hash."""
     clicks = feature["clicks"]
     counts = [clicks.get(action, 0) for action in FEED_ACTIONS] if clicks else NO_CLICKS
     enter_hours = feature["enter_time_ms"] // 3_600_000

@@ -1,13 +1,13 @@
 """Purchase intent: one feature for every item put into the cart or ordered.
 
-Views are remembered per item (bounded), so that a ranking model learns at once
-how interest grew: looked at once or five times, a minute or a day ago, put into
-the cart before it was ordered or not.
+Views are counted per item, for a bounded number of items. So a ranking model
+learns at once how interest grew: the number of views, their age, and whether
+the item was in the cart before the order.
 """
 
 
 def run(ctx, page):
-    """Remember a view; describe what led to a cart or an order."""
+    """Keep a view; describe the views before a cart or an order."""
     event = page.trigger
     item_id, now_ms = event.item, event.event_time_ms
     views = ctx.state.get("views", {})  # item -> [count, first, last]
@@ -15,7 +15,7 @@ def run(ctx, page):
         seen = views.pop(item_id, [0, now_ms, now_ms])
         views[item_id] = [seen[0] + 1, seen[1], now_ms]
         while len(views) > ctx.config["history"]:
-            del views[next(iter(views))]  # the one not looked at for longest
+            del views[next(iter(views))]  # the item with the oldest last view
         ctx.state.put("views", views)
         return
 

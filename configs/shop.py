@@ -1,8 +1,9 @@
-"""Item page view of a shop: where the visitor came from, what he saw and did there.
+"""Item page view of a shop: the visitor's origin, and what the visitor saw and did.
 
-One feature of some 1.2 KB per finished view of an item's page, and 128 bytes
-beside it: 32 little-endian float32 that a ranking model takes as they are. The
-encoder is a fixed function for now; a trained one takes its place later.
+Each finished view of an item's page gives one feature of about 1.2 kB. With it
+goes an encoding of 128 bytes: 32 little-endian float32 that a ranking model
+reads without parsing. The encoder is a fixed function; a trained one can take
+its place.
 """
 
 from hashlib import blake2b
@@ -18,7 +19,7 @@ def run(ctx, page):
     """Describe one finished view and emit it."""
     if not page.is_complete:
         return
-    # plain tuples in place of event objects: every event of every page passes here
+    # tuples are faster than event objects, and every event of every page passes here
     rows = page.rows
     enter = rows[0][4]
     begin_ms = last_ms = rows[0][2]
@@ -32,7 +33,7 @@ def run(ctx, page):
         last_ms = time_ms
         timeline.append([at_ms, kind])
         if shown is not None:
-            shown["seen_ms"] = at_ms - shown["at_ms"]  # until something else happened
+            shown["seen_ms"] = at_ms - shown["at_ms"]  # until the next event
             shown = None
         if kind == "exposure":
             shown = {"item": contents["item"], "place": contents["at"], "at_ms": at_ms}
@@ -87,7 +88,7 @@ def run(ctx, page):
 
 
 def encode(feature):
-    """Return 32 float32: 16 of behaviour, 16 of the item's hash."""
+    """Return 32 float32: 16 for behaviour, 16 for the item's hash."""
     counts = feature["click_counts"]
     hashed = blake2b(feature["item_id"].encode(), digest_size=16).digest()
     entry = feature["entry"]

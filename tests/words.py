@@ -1,10 +1,13 @@
-"""Sentences of the pages that people read: how long they are, and turns that make readers stumble.
+"""Sentences of pages and code: their lengths, and turns of phrase that make readers stumble.
 
-By hand: python tests/words.py PAGE ... names the long ones, too.
+By hand: python tests/words.py FILE ... prints the long ones, too.
 """
 
+import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +68,39 @@ def sentences(path: Path) -> Iterator[Sentence]:
             block.append(re.sub(r"^\s*(?:[-*]|\d+\.|>) ", "", line))
 
 
+def code_sentences(path: Path) -> Iterator[Sentence]:
+    """Yield those of docstrings, comments and messages of a Python file."""
+    source = path.read_text(encoding="utf-8")
+    for line, text in (*_texts(ast.parse(source)), *_comments(source)):
+        for paragraph in re.split(r"\n\s*\n|\n\s*[-*] |\n\s*\w+: ", text):
+            whole = " ".join(re.sub(r"`+[^`]+`+", "Code", paragraph).split())
+            yield from (Sentence(str(path), line, each) for each in _END.split(whole) if each)
+
+
+def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    joined = set()
+    for node in ast.walk(tree):  # a joined text comes before its parts
+        if isinstance(node, ast.JoinedStr):
+            joined.update(map(id, node.values))
+            values = (each.value if isinstance(each, ast.Constant) else "X" for each in node.values)
+            yield node.lineno, "".join(map(str, values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value * (id(node) not in joined)
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    block: list[str] = []
+    first = last = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            if token.start[0] != last + 1:
+                yield first, " ".join(block)
+                block, first = [], token.start[0]
+            last = token.start[0]
+            block.append(token.string.lstrip("#: "))
+    yield first, " ".join(block)
+
+
 def turns(sentence: Sentence) -> list[str]:
     """Name the turns that a sentence has."""
     return [name for name, pattern in TURNS.items() if pattern.search(sentence.text)]
@@ -72,7 +108,11 @@ def turns(sentence: Sentence) -> list[str]:
 
 def main(pages: list[str]) -> int:
     """Print long sentences and turns, and a line of figures."""
-    found = [each for page in pages for each in sentences(Path(page))]
+    found = [
+        each
+        for page in map(Path, pages)
+        for each in (code_sentences if page.suffix == ".py" else sentences)(page)
+    ]
     for each in found:
         said = turns(each) + [f"{each.words} words"] * (each.words > WORDS_MAX)
         if said:

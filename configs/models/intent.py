@@ -1,7 +1,7 @@
-"""The recipe of intent.onnx, a small network: ``python configs/models/intent.py`` writes it.
+"""Recipe of intent.onnx, a small network: ``python configs/models/intent.py`` writes it.
 
-Its numbers were chosen, not trained. A trained model of any size takes its place: what
-PyTorch or scikit-learn export.
+Its weights were chosen, not trained. Replace it with a trained model of any size, as
+PyTorch or scikit-learn export it.
 """
 
 from pathlib import Path

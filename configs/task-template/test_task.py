@@ -1,4 +1,4 @@
-"""Runs the task over its sample and checks the features: walle task test."""
+"""Test of the task over its sample; run it with walle task test."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs the pipeline over its own sample and checks the features."""
+"""Test of the pipeline over its own sample."""
 
 from pathlib import Path
 

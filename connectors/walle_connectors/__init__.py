@@ -1,1 +1,1 @@
-"""Adapters to the outside, each an entry point of ``walle_stream.connectors``."""
+"""Connectors to outside systems, each an entry point of ``walle_stream.connectors``."""

@@ -1,4 +1,4 @@
-"""How every connector reaches a Kafka cluster: keys of the YAML, and what clients take."""
+"""Connection to a Kafka cluster for all connectors: its YAML keys and client options."""
 
 import re
 import ssl
@@ -19,10 +19,10 @@ _ADDRESS: Final = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5}
 _PORT_MAX: Final = 65_535
 
 RECONNECT_MAX_MS: Final = 1_000
-"""Longest pause between two attempts to connect: a broker that returns is found soon."""
+"""Longest pause between two attempts to connect, so that clients soon find a restarted broker."""
 
 CONNECT_MS: Final = 5_000
-"""Longest attempt to connect, login and all: a dead broker may neither accept nor refuse."""
+"""Longest attempt to connect, including the login: a dead broker may neither accept nor refuse."""
 
 
 def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
@@ -38,16 +38,16 @@ Addresses = Annotated[
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     AfterValidator(_checked),
 ]
-"""Of brokers, ``HOST:PORT``; one may stand alone."""
+"""Addresses of brokers, each ``HOST:PORT``; a single address needs no list."""
 
 
 type Driver = Literal["kafka-python", "confluent"]
-"""Which library talks to a cluster: see ``walle_connectors.kafka.drivers``."""
+"""Library that talks to a cluster; see ``walle_connectors.kafka.drivers``."""
 
 
 def _named(topic: str) -> str:
     if topic in {".", ".."}:
-        raise ValueError(f"expected a topic's name, which {topic!r} cannot be")
+        raise ValueError(f"expected a topic's name, but Kafka allows no topic {topic!r}")
     return topic
 
 
@@ -56,45 +56,45 @@ TopicName = Annotated[
     StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249),
     AfterValidator(_named),
 ]
-"""As brokers allow it."""
+"""A topic name that brokers allow."""
 
 
 class Tls(Strict):
-    """Files in PEM format for TLS; with ``cert`` and ``key`` the client shows itself, too."""
+    """PEM files for TLS; ``cert`` and ``key`` add a client certificate (mutual TLS)."""
 
     ca: PathField | None = Field(
-        default=None, description="Authorities that sign the brokers; the system's if left out."
+        default=None, description="Authorities of the brokers' certificates; default: the system's."
     )
     cert: PathField | None = Field(default=None, description="Our certificate (mutual TLS).")
-    key: PathField | None = Field(default=None, description="Its private key.")
+    key: PathField | None = Field(default=None, description="Private key of `cert`.")
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
         if (self.cert is None) != (self.key is None):
-            raise ValueError("expected `cert` and `key`, or none of them")
+            raise ValueError("expected `cert` and `key` together, or neither of them")
         return self
 
 
 class Connection(Strict):
-    """Keys that every part that talks to Kafka has."""
+    """YAML keys that every section for Kafka has."""
 
-    brokers: Addresses = Field(min_length=1, description="HOST:PORT of some brokers, or of one.")
-    tls: Tls | None = Field(default=None, description="Encrypt; plain when left out.")
+    brokers: Addresses = Field(min_length=1, description="HOST:PORT of one or more brokers.")
+    tls: Tls | None = Field(default=None, description="Encrypt the connection; plain if left out.")
     sasl: Sasl | None = Field(
-        default=None, description="Who we are, beside or in place of a certificate."
+        default=None, description="Login, with or instead of a client certificate."
     )
     client_id: str = Field(
-        default="walle", min_length=1, max_length=200, description="What brokers log us as."
+        default="walle", min_length=1, max_length=200, description="Our name in the brokers' logs."
     )
     driver: Driver = Field(
         default="kafka-python",
-        description="Which library talks to the brokers; confluent (librdkafka) is an extra.",
+        description="Library that talks to the brokers; confluent (librdkafka) is an extra.",
     )
 
     def places(self) -> dict[str, frozenset[Hashable]]:
-        """Return which topics these are, by their keys; see ``walle_stream.spec.places.HasPlaces``.
+        """Return the identities of the topics by key; see ``walle_stream.spec.places.HasPlaces``.
 
-        Two lists of brokers without one in common count as two clusters.
+        Two lists of brokers without a common address count as two clusters.
         """
         names = {"topic": "topic", "downTopic": "down_topic"}
         topics = {key: getattr(self, name, None) for key, name in names.items()}
@@ -105,16 +105,16 @@ class Connection(Strict):
         }
 
     def reach(self) -> dict[str, Any]:
-        """Return the keys by which another part reaches the same brokers as the same client."""
+        """Return the keys for another section, to reach the same brokers as the same client."""
         return {name: getattr(self, name) for name in Connection.model_fields}
 
     @property
     def protocol(self) -> str:
-        """What Kafka calls how we connect, such as ``SASL_SSL``."""
+        """Kafka's name of the security protocol, such as ``SASL_SSL``."""
         return f"{'SASL_' if self.sasl else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
 
     def client_options(self) -> dict[str, Any]:
-        """Return keyword arguments for any client of kafka-python.
+        """Return keyword arguments for any client of kafka-python; reads files.
 
         Raises:
             BrokerUnreachableError: A file with a password or a token cannot be read.
@@ -133,27 +133,27 @@ class Connection(Strict):
         return options
 
     def no_answer(self, reason: object, *, is_login: bool = False) -> BrokerUnreachableError:
-        """Return the error of brokers that accept connections, and then do not answer a client.
+        """Return the error of brokers that accept connections but do not answer a client.
 
-        ``is_login`` where a library says that they refuse the login.
+        ``is_login`` is true if a library reports that the brokers refuse the login.
         """
         brokers = ", ".join(self.brokers)
         if is_login and self.sasl is not None:
             return BrokerUnreachableError(
                 f"{brokers} refuses the login in `sasl` ({self.sasl.mechanism}): {reason}: correct "
-                "it"
+                "`sasl`"
             )
-        hint = " (a TLS listener answers nobody without it)" if self.tls is None else ""
+        hint = " (a TLS listener does not answer a plain client)" if self.tls is None else ""
         if self.sasl is not None:
-            # a library may keep to itself which of them it was
+            # a library may not report which of the two it was
             hint = f", or the login in `sasl` ({self.sasl.mechanism}), which it may refuse"
         return BrokerUnreachableError(
-            f"{brokers} accepts connections, but is no Kafka broker that answers "
+            f"{brokers} accepts connections but does not answer as a Kafka broker "
             f"({reason}): correct `brokers` and `tls`{hint}"
         )
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return the context of a connection without a client of kafka-python, None for plain.
+        """Return the context of a connection without kafka-python; None without TLS.
 
         Raises:
             BrokerUnreachableError: A file is missing, or cannot be used.
@@ -163,7 +163,7 @@ class Connection(Strict):
         return checked_context(self.tls.ca, self.tls.cert, self.tls.key)
 
     def check_files(self) -> None:
-        """Look at the files that clients need, before one is made that waits for brokers.
+        """Check the files that clients need, before a client is made that waits for brokers.
 
         Raises:
             BrokerUnreachableError: A file is missing, or cannot be used.

@@ -1,7 +1,7 @@
-"""When a certificate in a PEM file expires, without a library for certificates.
+"""Expiry of a certificate in a PEM file, without a library for certificates.
 
-The standard library tells it of a peer's certificate only. Of ours the DER is walked
-as far as its validity (RFC 5280, section 4.1).
+The standard library gives the expiry of a peer's certificate only. So this module walks
+the DER of our own certificate up to its validity (RFC 5280, section 4.1).
 """
 
 import ssl
@@ -18,11 +18,11 @@ _END: Final = "-----END CERTIFICATE-----"
 
 
 def certificate_end(path: Path) -> datetime:
-    """Return when the first certificate of a PEM file expires; reads the file.
+    """Return the time at which a PEM file's first certificate expires; reads the file.
 
     Raises:
-        ValueError: It holds no certificate.
-        OSError: It cannot be read.
+        ValueError: The file holds no certificate.
+        OSError: The file cannot be read.
     """
     text = path.read_text("ascii", "replace")
     begin = text.find("-----BEGIN CERTIFICATE-----")
@@ -48,12 +48,12 @@ def _not_after(der: bytes) -> datetime:
     tag, value, _ = _element(rest)
     layout = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}.get(tag)
     if layout is None:
-        raise ValueError("a certificate's validity is no time")
+        raise ValueError("the end of a certificate's validity is not a time")
     return datetime.strptime(value.decode("ascii", "replace"), layout).replace(tzinfo=UTC)
 
 
 def _element(data: bytes) -> tuple[int, bytes, bytes]:
-    # tag, contents, what follows
+    # tag, contents, remaining bytes
     tag, size, start = data[0], data[1], 2
     if size & _LONG:
         start += size & ~_LONG

@@ -1,8 +1,8 @@
-"""The tunnel without a broker: the cloud side is where the devices are, see ``cloud.host_tables``.
+"""The tunnel without a broker: the cloud side is on the host; see ``cloud.host_tables``.
 
-Default of every pipeline, so that the first command works on a fresh machine. The same port
-(``DeviceTunnel``) leads over a broker in other connectors; runtime and tunnel change, pipelines do
-not.
+It is the default of every pipeline, so that the first command works on a fresh machine. Other
+connectors implement the same port (``DeviceTunnel``) over a broker. A pipeline's tasks need no
+change for another tunnel.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from walle_stream.cloud.host_tables import HostTables
 
 
 class EmbeddedModel(BaseModel):
-    """Keys under ``spec.tunnel`` of this connector: none of its own."""
+    """Keys of this connector under ``spec.tunnel``: none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,7 +24,7 @@ class EmbeddedConnector:
     name: Final = "embedded"
     model: Final = EmbeddedModel
     open_tables: Final = HostTables
-    """Makes the tunnel of a process, with the cloud side of its partitions."""
+    """Makes a process's tunnel, with the cloud side of its partitions."""
 
 
 CONNECTOR: Final = EmbeddedConnector()

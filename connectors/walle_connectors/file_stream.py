@@ -1,4 +1,4 @@
-"""A source that is one file: its bytes, decompressed, and what identifies it."""
+"""A source of one file: its decompressed bytes and its identity."""
 
 import gzip
 import io
@@ -18,9 +18,9 @@ from walle_stream.reading import LaneReader, LaneSource, Opening, Position
 from walle_stream.reading.dead_letters import text_digest
 
 READ_ERRORS: Final = (OSError, EOFError, zlib.error)
-"""What reading may raise: the disk's errors, and cut or damaged gzip data."""
+"""Errors of reading: the disk's, and those of cut or damaged gzip data."""
 
-_HEAD_BYTES: Final = 65_536  # of its decompressed beginning: what the fingerprint covers
+_HEAD_BYTES: Final = 65_536  # decompressed bytes at the beginning that the fingerprint covers
 _TAIL_BYTES: Final = 131_072
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -29,16 +29,16 @@ _BOM: Final = b"\xef\xbb\xbf"
 class FileStream:
     """An open file; gzip is recognised by its first bytes.
 
-    One thread reads and closes; any thread may ask for ``progress``, ``unread`` and ``tail``.
+    One thread reads and closes; any thread may call ``progress``, ``unread`` and ``tail``.
     """
 
     def __init__(self, path: Path, buffer_bytes: int = 262_144) -> None:
-        """Open the file at its beginning, behind a byte order mark.
+        """Open the file at its beginning.
 
-        ``buffer_bytes`` are read ahead for ``readline``; larger reads pass by it.
+        ``buffer_bytes`` are read ahead for ``readline``; larger reads bypass the buffer.
 
         Raises:
-            SourceNotFoundError: It cannot be opened.
+            SourceNotFoundError: The file cannot be opened.
         """
         self.name = path.name
         try:
@@ -54,22 +54,22 @@ class FileStream:
         self._gzip = gzip.GzipFile(fileobj=self._file, mode="rb") if is_gzip else None
         raw = cast("io.RawIOBase", self._file if self._gzip is None else self._gzip)
         self.bytes: BinaryIO = io.BufferedReader(raw, buffer_bytes)
-        """Decompressed; ``readline`` takes a bound."""
-        # who asks how far it is must not meet a file that is half closed
+        """The decompressed bytes; ``readline`` takes a bound."""
+        # a thread that reads the progress must not find the file half closed
         self._closing = Lock()
 
     def skip_mark(self) -> None:
-        """Go behind a byte order mark, if there is one; may raise ``OSError``."""
+        """Skip a byte order mark, if there is one; may raise ``OSError``."""
         if self.peek(len(_BOM)) == _BOM:
             self.bytes.read(len(_BOM))
 
     def peek(self, size: int) -> bytes:
-        """Return the next bytes without reading them, at most ``size``; blocks on the file."""
+        """Return at most ``size`` next bytes without consuming them; blocks on the file."""
         return cast("io.BufferedReader", self.bytes).peek(size)[:size]
 
     @property
     def progress(self) -> float:
-        """Share of the file that was read, 0–1."""
+        """Share of the file that has been read, 0–1."""
         with self._closing:
             if self._file.closed or not self._size:
                 return 1.0
@@ -77,7 +77,7 @@ class FileStream:
 
     @property
     def unread(self) -> Unread:
-        """Bytes behind what was read, in the file as it is now; none of a closed one."""
+        """Bytes of the file, at its present size, that are still unread; 0 once it is closed."""
         with self._closing:
             if self._file.closed:
                 return Unread(size_bytes=0)
@@ -85,7 +85,7 @@ class FileStream:
             return Unread(size_bytes=max(size - self._position(), 0))
 
     def tail(self) -> bytes:
-        """Return the file's last bytes as it is now; nothing of one that is compressed."""
+        """Return the last bytes of the file at its present size; nothing if it is compressed."""
         with self._closing:
             if self._file.closed or self._gzip is not None:
                 return b""
@@ -93,14 +93,14 @@ class FileStream:
             return os.pread(number, _TAIL_BYTES, max(os.fstat(number).st_size - _TAIL_BYTES, 0))
 
     def failure(self, place: str, error: BaseException) -> SourceError:
-        """Return the error of a file that cannot be read on; ``place`` is where reading stopped."""
+        """Return the error of a file whose reading failed at ``place``."""
         return SourceError(
-            f"source {self.name!r} cannot be read on {place} ({error}): repair the file and run "
-            "again; what stands before is kept"
+            f"source {self.name!r} cannot be read {place} ({error}): repair the file and run "
+            "again; earlier events are kept"
         )
 
     def _position(self) -> int:
-        # what is decompressed has no place of its own in the file: then with what is read ahead
+        # decompressed bytes have no place in a gzip file: its position includes read-ahead bytes
         return self.bytes.tell() if self._gzip is None else self._file.tell()
 
     def close(self) -> None:
@@ -114,14 +114,14 @@ class FileStream:
 
 @contextmanager
 def written(file: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file for writing, compressed if its name ends in ``.gz``; all of it or nothing.
+    """Yield a new file to write, compressed if its name ends in ``.gz``; it appears whole or not.
 
     Raises:
-        SourceError: It cannot be written.
+        SourceError: The file cannot be written.
     """
     part = file.with_name(file.name + ".part")
     try:
-        # without a time in its head: the same content gives the same bytes
+        # no time in the gzip header: the same content gives the same bytes
         with (
             part.open("wb") as plain,
             gzip.GzipFile("", "wb", 6, plain, mtime=0) if file.suffix == ".gz" else plain as out,
@@ -135,37 +135,37 @@ def written(file: Path) -> Iterator[IO[bytes]]:
 
 
 class FileReader[P: Position](LaneReader[P]):
-    """A file that was opened at its partitions' offsets. One thread."""
+    """Reader of a file, opened at its partitions' offsets. For one thread."""
 
     def __init__(
         self, stream: FileStream, opening: Opening, beginning: P, max_record_bytes: int
     ) -> None:
-        """Begin; see ``LaneReader``. Takes the stream, which is at its beginning.
+        """Begin at the offsets of ``opening``; see ``LaneReader``. Takes over the stream.
 
-        A partition without an offset begins at ``beginning``.
+        The stream is at its beginning. A partition without an offset begins at ``beginning``.
 
         Raises:
-            SourceError: An offset is not of such a file.
-            SourceChangedError: The file differs from what was read before.
-            SourceFormatError: Its head is damaged or of another version.
+            SourceError: An offset does not belong to such a file.
+            SourceChangedError: The file differs from the file that was read before.
+            SourceFormatError: The file's header is damaged or of another version.
         """
         super().__init__(opening, beginning)
         self._stream, self._name, self._max_bytes = stream, stream.name, max_record_bytes
         self._start(sorted((lane.done for lane in self._lanes.values()), key=attrgetter("place")))
 
     def _start(self, positions: Sequence[P]) -> None:
-        """Check that the file is the one of all positions, then go to the first."""
+        """Check that all positions belong to this file, then go to the first."""
 
     @override
     @property
     def progress(self) -> float:
-        """Share of the file that was read, 0-1."""
+        """Share of the file that has been read, 0–1."""
         return self._stream.progress
 
     @override
     @property
     def unread(self) -> Unread:
-        """Bytes of the file that were not read yet, and the time to its last row."""
+        """Unread bytes of the file, and the time to its last row."""
         left, tail = self._stream.unread, self._stream.tail()
         time_ms = self._behind_ms(self._time_of(tail) if tail else -1) if left.size_bytes else 0
         return Unread(left.rows, left.size_bytes, time_ms)
@@ -177,19 +177,19 @@ class FileReader[P: Position](LaneReader[P]):
 
     @abstractmethod
     def _time_of(self, tail: bytes) -> int:
-        """Return the time of the last row in a file's last bytes; -1 where it is not known."""
+        """Return the time of the last row in a file's last bytes; -1 if the time is unknown."""
 
 
 class FileSource(LaneSource):
-    """One file, which may grow and move: it is known by its beginning.
+    """One file, which may grow and move: its beginning identifies it.
 
-    A file that cannot be read is a ``SourceError``.
+    A file that cannot be read raises ``SourceError``.
     """
 
     buffer_bytes: ClassVar[int] = 262_144
 
     def __init__(self, path: Path, format_: str) -> None:
-        """Keep where it is; it is not touched. The format is part of its identity."""
+        """Keep the path without opening the file. The format is part of its identity."""
         self.path = path
         self._format = format_
         self.name = f"source {str(path)!r}"
@@ -197,21 +197,21 @@ class FileSource(LaneSource):
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """The file's beginning; not where it is."""
+        """The format and a digest of the file's beginning; the path is no part of it."""
         head = self._head(_HEAD_BYTES)
         return {"format": self._format, "head_bytes": len(head), "head_digest": text_digest(head)}
 
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs from the file of a fingerprint; one that grew is the same."""
+        """Describe the difference to a stored fingerprint; empty if the file only grew."""
         if stored.get("format") != self._format:
-            return f"its format is {self._format}, before {stored.get('format')}"
+            return f"its format is {self._format}, but was {stored.get('format')} before"
         size = int(stored.get("head_bytes", 0))
         head = self._head(size)
         if len(head) < size:
-            return f"it has {len(head)} bytes, before it had at least {size}"
+            return f"it has {len(head)} bytes, but had at least {size} before"
         if text_digest(head) != stored.get("head_digest"):
-            return f"its first {size} bytes are others than before"
+            return f"its first {size} bytes have changed"
         return ""
 
     @override

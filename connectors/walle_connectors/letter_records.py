@@ -1,30 +1,31 @@
 """A dead letter as a record of a topic: key, headers, value.
 
-The key is the device, where it is known; the value is the record that was refused, as it
-came, or its beginning. What goes with it stands in headers, as text, named as Kafka's own
-dead letter queues name theirs (KIP-298, KIP-1034), under a prefix of ours::
+The key is the device, if it is known. The value is the refused record, unchanged, or its
+beginning. All else is text in headers. They are named as in Kafka's own dead letter queues
+(KIP-298, KIP-1034), under our prefix::
 
     __walle.errors.v             version of this layout
     __walle.errors.id            idempotency key: the same for every delivery
     __walle.errors.pipeline      name of the pipeline
-    __walle.errors.incarnation, .lane, .number   whose letter: the data directory's, which of
-                                 its partitions, which of its letters
+    __walle.errors.incarnation, .lane, .number   identity of the letter: its data directory,
+                                 partition, and number in the partition
     __walle.errors.route         decode, oversized, invalid, late, task, overflow
     __walle.errors.message       one line for a person
-    __walle.errors.exception     class of the exception, where there was one
-    __walle.errors.origin        where it came from: topic[partition]@offset, file:line, ...
-    __walle.errors.topic, .partition, .offset    the record of the source, where that is a topic:
-                                 of a failed run the one that woke it
-    __walle.errors.device        the device, where it is known
+    __walle.errors.exception     class of the exception, if there was one
+    __walle.errors.origin        place in the source: topic[partition]@offset, file:line, ...
+    __walle.errors.topic, .partition, .offset    the record, if the source is a topic; for a
+                                 failed run, the record that woke the task
+    __walle.errors.device        the device, if it is known
     __walle.errors.task          the task whose run failed
-    __walle.errors.attempts      how often it ran; 0 for what is no run
-    __walle.errors.holds         record, page, message or feature: what the value is
+    __walle.errors.attempts      number of attempts of the run; 0 if the letter is no run
+    __walle.errors.holds         content of the value: record, page, message or feature
     __walle.errors.digest        blake2b-128 of the whole record, hexadecimal
-    __walle.errors.size          bytes of the whole record; 0 where that is not known
-    __walle.errors.cut           true, only where the value is not the whole record
+    __walle.errors.size          bytes of the whole record; 0 if unknown
+    __walle.errors.cut           true; present only if the value is not the whole record
 
-A mark says that letters were replayed: no value, ``v`` and, once for each letter,
-``__walle.errors.replayed`` with its idempotency key. Rules of change: see ``wire.record``.
+A mark records that letters were replayed. It has no value, a header ``v``, and for each letter
+a header ``__walle.errors.replayed`` with its idempotency key. ``wire.record`` has the rules for
+changes of the layout.
 """
 
 import re
@@ -48,7 +49,7 @@ _CONTENTS: Final = get_args(Holds.__value__)
 
 
 class LetterRecord(NamedTuple):
-    """One record of the topic."""
+    """A record of the dead letter topic."""
 
     key: bytes | None
     value: bytes
@@ -56,13 +57,13 @@ class LetterRecord(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in the topic, beside its batch."""
+        """Approximate size in the topic, without the batch's overhead."""
         headers = sum(len(name) + len(text) + 4 for name, text in self.headers)
         return len(self.key or b"") + len(self.value) + headers + 32
 
 
 def encode_letter(kept: KeptLetter, value_max_bytes: int) -> LetterRecord:
-    """Make a record of a letter; a longer value is cut."""
+    """Return a letter as a record; the value is cut at ``value_max_bytes``."""
     letter = kept.letter
     value = letter.record[:value_max_bytes]
     fields = {
@@ -100,12 +101,12 @@ def encode_letter(kept: KeptLetter, value_max_bytes: int) -> LetterRecord:
 def decode_letter(
     value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> KeptLetter | None:
-    """Read an untrusted letter; the inverse of ``encode_letter``.
+    """Decode an untrusted letter; the inverse of ``encode_letter``.
 
-    Returns None for a record that is none of ours, or a mark.
+    Returns None for a foreign record or a mark.
 
     Raises:
-        EnvelopeError: Something is missing, altered or of another version.
+        EnvelopeError: A header is missing, altered or of another version.
     """
     own = [(name, text) for name, text in headers if name.startswith(PREFIX)]
     if not own or any(name == PREFIX + "replayed" for name, _ in own):
@@ -114,7 +115,7 @@ def decode_letter(
     _check_version(found)
     route, holds = found.text(PREFIX + "route"), found.text(PREFIX + "holds")
     if route not in _ROUTES or holds not in _CONTENTS:
-        raise EnvelopeError(f"a {_WHAT} has a header route or holds that means nothing")
+        raise EnvelopeError(f"a {_WHAT} has an unknown value in its header route or holds")
     record = value or b""
     origin, place = _lenient(found, "origin"), _place(found)
     letter = DeadLetter(
@@ -140,19 +141,19 @@ def decode_letter(
         number=found.number(PREFIX + "number", is_signed=False),
     )
     if found.text(PREFIX + "id") != kept.idempotency_key:
-        raise EnvelopeError(f"a {_WHAT} has another id than its headers make: it was altered")
+        raise EnvelopeError(f"a {_WHAT} has another id than its headers imply: it was altered")
     return kept
 
 
 def encode_mark(idempotency_keys: Sequence[str]) -> LetterRecord:
-    """Make the record that says that letters were replayed."""
+    """Return the record that marks letters as replayed."""
     headers: Headers = [(PREFIX + "v", b"%d" % LETTER_VERSION)]
     headers += [(PREFIX + "replayed", each.encode()) for each in idempotency_keys]
     return LetterRecord(None, b"", headers)
 
 
 def decode_mark(headers: Iterable[tuple[str, bytes | None]]) -> list[str]:
-    """Return the idempotency keys that an untrusted mark names; none where a record is no mark."""
+    """Return the idempotency keys in an untrusted mark; none if the record is no mark."""
     return [
         (text or b"").decode(errors="replace")
         for name, text in headers
@@ -177,5 +178,5 @@ def _place(found: FoundHeaders) -> str:
 
 
 def _lenient(found: FoundHeaders, name: str) -> str:
-    # texts for people may be cut in the middle of a character
+    # texts for people may be cut within a character
     return found.get(PREFIX + name).decode(errors="replace")

@@ -1,7 +1,8 @@
-"""Who a client says it is to brokers that ask (SASL): keys of the YAML, and what clients take.
+"""A client's login at brokers (SASL): its YAML keys and client options.
 
-Passwords and tokens stand in files, so that no YAML, log or process list has them. A file is read
-whenever a client is made; a token's also when a connection is, so that it may be renewed.
+Passwords and tokens are in files, so that no YAML, log or process list contains them. A file is
+read whenever a client is made. A token file is read again for each connection, so that the token
+can be renewed.
 """
 
 from pathlib import Path
@@ -17,23 +18,23 @@ from walle_stream.spec.strict import Strict
 _OAUTH: Final = "OAUTHBEARER"
 _SECRET_MAX: Final = 64 * 1024
 _LOOK_S: Final = 60.0
-"""How soon librdkafka asks for a token again."""
+"""Lifetime of a token as told to librdkafka, which asks again before it ends."""
 
 
 class Sasl(Strict):
-    """Who we are: a user with a password, or whoever a token names."""
+    """The identity of the client: a user with a password, or the subject of a token."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
-        description="What the brokers' listener takes; PLAIN shows the password to the broker."
+        description="Mechanism of the brokers' listener; PLAIN shows the password to the broker."
     )
     username: str | None = Field(
-        default=None, min_length=1, max_length=256, description="All but OAUTHBEARER."
+        default=None, min_length=1, max_length=256, description="User; not for OAUTHBEARER."
     )
     password: PathField | None = Field(
-        default=None, description="File with the password; all but OAUTHBEARER."
+        default=None, description="File with the password; not for OAUTHBEARER."
     )
     token: PathField | None = Field(
-        default=None, description="File with a token, read again for each connection; OAUTHBEARER."
+        default=None, description="OAUTHBEARER: file with a token, read again for each connection."
     )
 
     @model_validator(mode="after")
@@ -100,11 +101,11 @@ def _secret(key: str, file: Path | None) -> str:
             text = stream.read(_SECRET_MAX).strip("\r\n")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        # one that is not there may be the secret itself, by mistake
+        # a path without a file may be the secret itself, entered by mistake
         named = "" if isinstance(error, FileNotFoundError) else f", {file},"
         raise BrokerUnreachableError(
             f"`sasl.{key}` names a file{named} that cannot be read: {reason}"
         ) from error
     if not text:
-        raise BrokerUnreachableError(f"{file}: is empty: expected the {key} of `sasl`")
+        raise BrokerUnreachableError(f"{file} is empty: expected the {key} of `sasl`")
     return text

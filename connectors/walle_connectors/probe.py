@@ -1,8 +1,8 @@
-"""Why a broker cannot be reached: an attempt whose failure says what is wrong.
+"""Probe of brokers: an attempt to connect whose failure explains what is wrong.
 
-Clients of Kafka try again for ever and say little; before one is made, when one could not
-connect (``walle cloud``), and when somebody asks (``walle doctor``), a connection is opened and
-closed here.
+Kafka clients retry for ever and report little. So this module opens and closes a connection
+before a client is made, after a client could not connect (``walle cloud``), and for
+``walle doctor``.
 """
 
 import selectors
@@ -18,22 +18,22 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError
 
 PROBE_TIMEOUT_S: Final = 3.0
-"""Longest wait for one broker's answer."""
+"""Longest wait for a broker's answer."""
 
 _PAUSE_S: Final = 0.2
 _ALERT_WAIT_MS: Final = 200  # TLS 1.3: a broker refuses our certificate after the handshake
-_CLOSED: Final = "it closed the connection during the TLS handshake: is its listener TLS?"
+_CLOSED: Final = "it closed the connection during the TLS handshake: does its listener use TLS?"
 
 
 def probe_brokers(connection: Connection, patience_ms: float = 0.0) -> datetime | None:
     """Open a connection to the first broker that answers, and close it; blocks.
 
-    Each has ``PROBE_TIMEOUT_S``. A broker that may only be starting is waited for with patience,
-    one that refuses TLS is not. Returns when the broker's certificate expires; None without TLS, or
-    when it cannot be told.
+    Each attempt takes at most ``PROBE_TIMEOUT_S``. For ``patience_ms`` the probe is repeated, since
+    a broker may be starting; it ends at once if a broker refuses TLS. Returns the expiry of the
+    broker's certificate; None without TLS, or if the expiry is unknown.
 
     Raises:
-        BrokerUnreachableError: None answers as it should; says why for each.
+        BrokerUnreachableError: No broker answers; the message has the reason for each.
     """
     deadline_ms, context = monotonic_ms() + patience_ms, connection.tls_context()
     while True:
@@ -53,12 +53,12 @@ def probe_brokers(connection: Connection, patience_ms: float = 0.0) -> datetime 
 
 
 def probe_broker(address: str, context: ssl.SSLContext | None, timeout_s: float) -> datetime | None:
-    """Open a connection to one broker, ``HOST:PORT``, and close it; blocks; see ``probe_brokers``.
+    """Open a connection to a broker (``HOST:PORT``) and close it; blocks; see ``probe_brokers``.
 
     Raises:
-        SSLError: TLS is refused by either side.
-        SSLEOFError: The broker hung up; an ``SSLError``, too.
-        OSError: It does not answer.
+        SSLError: Either side refuses TLS.
+        SSLEOFError: The broker closed the connection; a subclass of ``SSLError``.
+        OSError: The broker does not answer.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
@@ -76,8 +76,8 @@ def probe_broker(address: str, context: ssl.SSLContext | None, timeout_s: float)
 
 
 def _is_welcome(encrypted: ssl.SSLSocket) -> bool:
-    # to send anything might lose the alert that says why we are not: a broker that closes
-    # with bytes unread resets the connection
+    # nothing is sent: a broker that closes with unread bytes resets the connection, and its
+    # alert with the reason may be lost
     encrypted.settimeout(0)
     deadline_ms = monotonic_ms() + _ALERT_WAIT_MS
     with selectors.DefaultSelector() as selector:
@@ -88,18 +88,18 @@ def _is_welcome(encrypted: ssl.SSLSocket) -> bool:
             except ssl.SSLWantReadError:
                 session = encrypted.session
                 if session is not None and session.has_ticket:
-                    return True  # only who has accepted our certificate sends one
+                    return True  # a broker sends a ticket only after it accepts our certificate
             except ConnectionError:
                 return False
             left_ms = deadline_ms - monotonic_ms()
             if left_ms <= 0 or not selector.select(left_ms / 1000.0):
-                return True  # nothing to say
+                return True  # no alert arrived
 
 
 def failure_reason(error: Exception, tls: Tls | None = None) -> str:
-    """Say for a person why ``probe_broker`` failed; ``tls`` has our files.
+    """Return the reason for a failure of ``probe_broker``, for people.
 
-    They are looked at: a broker that refuses our certificate does not say what is wrong with it.
+    Reads the certificate of ``tls``: a broker that refuses it does not report what is wrong.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message or error.reason}"
@@ -122,14 +122,14 @@ def _own_problem(tls: Tls | None) -> str:
     if tls is None:
         return ""
     if tls.cert is None:
-        return ", we show none: set `tls.cert` and `tls.key`"
+        return ", and we show none: set `tls.cert` and `tls.key`"
     try:
         ends = certificate_end(tls.cert)
     except (OSError, ValueError):
         return ""
     if ends <= datetime.now(UTC):
-        return f", ours (`tls.cert`) has expired on {ends.date().isoformat()}"
-    return ", ours (`tls.cert`) may be of an authority that it does not know"
+        return f", ours (`tls.cert`) expired on {ends.date().isoformat()}"
+    return ", ours (`tls.cert`) may be signed by an authority that it does not know"
 
 
-_WORDS: Final = {TimeoutError: "no answer in time", socket.gaierror: "its name is not known"}
+_WORDS: Final = {TimeoutError: "no answer in time", socket.gaierror: "its name cannot be resolved"}

@@ -1,7 +1,7 @@
-"""A pipeline's YAML as one connector's commands read it.
+"""A pipeline's YAML as the commands of one connector read it.
 
-Its own sections are checked by models, what other connectors have under theirs is their
-business: a simulator beside a tunnel over Kafka needs not be installed here.
+Models check the connector's own sections. Sections of other connectors are not checked, so those
+connectors, such as a simulator beside a tunnel over Kafka, need not be installed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ from walle_stream.spec.loader import LoadedPipeline, UnreadPackage, load_pipelin
 
 
 class AnyKeys(BaseModel):
-    """The section of another connector, as it is."""
+    """An unchecked section of another connector."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
 class OwnModels(Mapping[str, type[BaseModel]]):
-    """What ``load_pipeline`` takes as models: those of one connector, ``AnyKeys`` of all others."""
+    """Models for ``load_pipeline``: those of one connector, and ``AnyKeys`` for all others."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class OwnModels(Mapping[str, type[BaseModel]]):
         dead_letters: type[BaseModel] = AnyKeys,
         sink: Callable[[str], type[BaseModel]] = lambda _name: AnyKeys,
     ) -> None:
-        """Keep the models; YAML names the connector by its name, or an object in its module."""
+        """Keep the models; YAML names the connector, or an object in its module."""
         self._connector = connector
         self._source, self._tunnel, self._dead_letters = source, tunnel, dead_letters
         self._sink = sink
@@ -52,11 +52,11 @@ class OwnModels(Mapping[str, type[BaseModel]]):
         return self._sink(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names that are known: its own."""
+        """Iterate over the known names: the connector's own."""
         return iter((self._connector,))
 
     def __len__(self) -> int:
-        """Return one."""
+        """Return 1, the number of known names."""
         return 1
 
     def _is_own(self, name: str) -> bool:
@@ -66,7 +66,7 @@ class OwnModels(Mapping[str, type[BaseModel]]):
 def load_sections(
     file: Path, overrides: Sequence[str], models: OwnModels
 ) -> LoadedPipeline[UnreadPackage]:
-    """Load a pipeline; packages among its tasks are only named.
+    """Load a pipeline without reading the packages of its tasks.
 
     Raises:
         SpecFileError: The definition is wrong.

@@ -1,6 +1,7 @@
-"""What TLS connections are made with, the same for every client and every look at a broker.
+"""The TLS context, the same for every client and every probe of a broker.
 
-As kafka-python makes it from the same files: what one part of us takes, another must not refuse.
+It equals the context that kafka-python makes from the same files. Otherwise one part of the
+program would accept a broker that another part refuses.
 """
 
 import ssl
@@ -10,10 +11,13 @@ from walle_stream.errors import BrokerUnreachableError
 
 
 def client_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Read the files; ``ca`` signs the peers (the system's without), ours are for mutual TLS.
+    """Return a context from files; reads them.
+
+    ``ca`` has the authorities of the peers, None those of the system. ``cert`` and ``key`` are our
+    own, for mutual TLS.
 
     Raises:
-        OSError: A file cannot be read, or is not what it should be.
+        OSError: A file cannot be read or has the wrong content.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -27,32 +31,30 @@ def client_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.
 
 
 def checked_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Read the files, and say of one that cannot be used what to do; see ``client_context``.
+    """Return a context like ``client_context``; an error explains how to repair a file.
 
     Raises:
-        BrokerUnreachableError: One is missing, or cannot be used.
+        BrokerUnreachableError: A file is missing or cannot be used.
     """
     for name, path in (("ca", ca), ("cert", cert), ("key", key)):
         if path is not None and not path.is_file():
-            raise BrokerUnreachableError(
-                f"there is no file {path}: correct `tls.{name}`, which cannot be read"
-            )
+            raise BrokerUnreachableError(f"there is no file {path}: correct `tls.{name}`")
     try:
         return client_context(ca, cert, key)
     except (OSError, ValueError) as error:
         raise BrokerUnreachableError(
-            f"the files of `tls` cannot be used, or cannot be read ({_reason(error)}): they must "
-            "be in PEM format, `key` that of `cert`"
+            f"the files of `tls` cannot be used ({_reason(error)}): they must be readable and in "
+            "PEM format, and `key` must belong to `cert`"
         ) from error
 
 
 def _refuse() -> str:
-    # without it OpenSSL asks on the terminal, and waits
-    raise OSError("`key` is encrypted: decrypt it by openssl pkey")
+    # without this callback OpenSSL would ask on the terminal and wait
+    raise OSError("`key` is encrypted: decrypt it with openssl pkey")
 
 
 def _reason(error: Exception) -> str:
-    # OpenSSL's words stand in capitals among its own places
+    # OpenSSL's message has the reason in capitals between places in its own code
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()
     return getattr(error, "strerror", None) or str(error)

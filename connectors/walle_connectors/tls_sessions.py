@@ -1,19 +1,19 @@
-"""TLS connections that go on with the session of the connection before (RFC 8446, section 2.2).
+"""TLS connections that resume the session of an earlier connection (RFC 8446, section 2.2).
 
-kafka-python makes a context per connection and offers no session, so each of a client's
-connections, and each reconnect, costs a whole handshake with certificates both ways. Handed
-in as its ``ssl_context``, a ``TlsSessions`` wraps the sockets in its place: all clients of
-this process with the same files share one context and the last session of each broker.
+kafka-python makes a context per connection and offers no session. So each of a client's
+connections, and each reconnect, costs a full handshake with certificates of both sides. A
+``TlsSessions`` takes the place of its ``ssl_context`` and wraps its sockets. All clients of a
+process with the same files then share one context and the last session of each broker.
 
-A session is taken with the first reply, since in TLS 1.3 tickets come after the handshake,
-and once more when the socket closes. A broker that does not know it answers with a whole
-handshake; one that ends the handshake gets a whole one the next time. Apache Kafka knows a
-session at the network thread that it began at: with its default of three a connection in
-three resumes, with ``num.network.threads=1`` of the listener every one.
+A session is kept at the first reply, since TLS 1.3 sends tickets after the handshake, and again
+when the socket closes. A broker that does not know the session makes a full handshake. After a
+failed handshake the next one is full. Apache Kafka knows a session only in the network thread
+where it began. With the default of three threads a third of the connections resume, with
+``num.network.threads=1`` of the listener all of them.
 
-A resumed handshake shows no certificates: who they are was checked when the session began. So a
-certificate that the files no longer have must not live on in a session: when one of the files
-changes, the context is made anew, without any.
+A resumed handshake shows no certificates: they were checked when the session began. A certificate
+that has been replaced must not live on in a session. So a change of a file makes a new context
+without sessions.
 """
 
 import ssl
@@ -27,11 +27,11 @@ from walle_connectors.tls_contexts import client_context
 
 _KEPT: Final = 32  # sets of files; a process has one or two
 
-type _Peer = tuple[str, Any]  # the name that was checked, and the address
+type _Peer = tuple[str, Any]  # the checked host name, and the address
 
 
 class _Generation:
-    # what belongs to one context: sessions cannot go to another
+    # a context and its sessions, which no other context can use
 
     def __init__(self, owner: "TlsSessions", context: ssl.SSLContext) -> None:
         self.owner = owner
@@ -40,10 +40,10 @@ class _Generation:
 
 
 class _Socket(ssl.SSLSocket):
-    # what is set after the standard library has made it
+    # the attributes are set after the standard library has made the socket
     generation: _Generation | None = None
     peer: _Peer = ("", None)
-    is_new = True  # nothing was received yet
+    is_new = True  # nothing has been received
 
     def do_handshake(self, block: bool = False) -> None:
         try:
@@ -52,7 +52,7 @@ class _Socket(ssl.SSLSocket):
             raise
         except OSError:
             if self.generation is not None:
-                # perhaps it was the session
+                # the session may be the cause
                 self.generation.last.pop(self.peer, None)
             raise
         if self.generation is not None:
@@ -74,37 +74,37 @@ class _Socket(ssl.SSLSocket):
         super().close()
 
     def _keep(self) -> None:
-        # before the first reply it may be the one that was offered, and be of no use
+        # before the first reply this may be the old session that we offered
         session = None if self.is_new else self.session
         if self.generation is not None and session is not None and session.id:
             self.generation.last[self.peer] = session
 
 
 class TlsSessions:
-    """What kafka-python takes as ``ssl_context``. Thread-safe."""
+    """The ``ssl_context`` of kafka-python's clients, with shared sessions. Thread-safe."""
 
     def __init__(self, ca: Path | None, cert: Path | None, key: Path | None) -> None:
-        """Read nothing yet; the files are those of ``client_context``."""
+        """Keep the paths of the files, as for ``client_context``, without reading them."""
         self._ca, self._cert, self._key = ca, cert, key
         self._lock = Lock()
         self._stamp: tuple[Any, ...] = ()
         self._generation: _Generation | None = None
         self.full_count = 0
-        """Whole handshakes that succeeded."""
+        """Number of full handshakes that succeeded."""
         self.resumed_count = 0
-        """Handshakes that went on with a session."""
+        """Number of handshakes that resumed a session."""
 
     def wrap_socket(
         self, sock: socket, *, server_hostname: str, do_handshake_on_connect: bool = True
     ) -> ssl.SSLSocket:
         """Return a TLS socket that offers the peer's last session; reads changed files.
 
-        Takes a connected socket, and closes it where this raises. ``do_handshake_on_connect`` does
-        the handshake here, which blocks on a blocking socket.
+        Takes over a connected socket, and closes it on an error. With ``do_handshake_on_connect``
+        the handshake happens here; it blocks on a blocking socket.
 
         Raises:
-            OSError: A file cannot be read or used, or the handshake failed; nothing is kept
-                of files that cannot be used, the next call reads them again.
+            OSError: A file cannot be read or used, or the handshake failed. The next call reads
+                unusable files again.
         """
         try:
             generation = self._current()
@@ -129,7 +129,7 @@ class TlsSessions:
         return wrapped
 
     def forget(self) -> None:
-        """Drop all sessions: the next handshakes are whole."""
+        """Drop all sessions, so that the next handshakes are full."""
         with self._lock:
             self._generation = None
 
@@ -162,5 +162,5 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 @lru_cache(maxsize=_KEPT)
 def shared_sessions(ca: Path | None, cert: Path | None, key: Path | None) -> TlsSessions:
-    """Return the sessions of this process for a set of files, always the same."""
+    """Return the process's sessions for a set of files, the same object for each call."""
     return TlsSessions(ca, cert, key)

@@ -74,7 +74,7 @@ def test_a_worker_with_its_documented_rights_merges_over_mutual_tls(broker, clus
         ("mutual", "stranger", "it refuses us: "),
         ("mutual", "expired", "it refuses us: "),
         ("mutual", "none", "it refuses us: "),
-        ("plain", "none", "is its listener TLS?"),
+        ("plain", "none", "does its listener use TLS?"),
     ],
 )
 def test_what_is_wrong_with_the_certificates_is_one_line(

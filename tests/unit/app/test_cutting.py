@@ -243,7 +243,7 @@ def test_a_source_that_breaks_leaves_nothing(tmp_path):
 def test_the_file_in_one_piece_does_not_go_on_what_parts_began(pipeline, tmp_path):
     folder, _ = make(pipeline)
     stored = source_of(folder).fingerprint
-    with pytest.raises(SourceChangedError, match="its format is events, before parts"):
+    with pytest.raises(SourceChangedError, match="its format is events, but was parts before"):
         source_of(tmp_path / "shop.jsonl").check_fingerprint(stored)
 
 

@@ -149,8 +149,8 @@ def test_a_certificate_that_is_not_trusted_is_named(folder, serve, server, ca, o
     ("own", "words"),
     [
         (None, "we show none: set `tls.cert` and `tls.key`"),
-        ("stranger", "may be of an authority that it does not know"),
-        ("expired", r"ours \(`tls.cert`\) has expired on 20"),
+        ("stranger", "may be signed by an authority that it does not know"),
+        ("expired", r"ours \(`tls.cert`\) expired on 20"),
     ],
 )
 def test_a_broker_that_refuses_ours_is_named(folder, serve, own, words):
@@ -161,16 +161,16 @@ def test_a_broker_that_refuses_ours_is_named(folder, serve, own, words):
 
 def test_our_own_certificate_that_is_over_is_named(folder, serve):
     given = connection(folder, serve("server", is_mutual=True), own="expired")
-    over = r"it refuses us: .*, ours \(`tls\.cert`\) has expired on 20\d\d-"
+    over = r"it refuses us: .*, ours \(`tls\.cert`\) expired on 20\d\d-"
     with pytest.raises(BrokerUnreachableError, match=over):
         probe_brokers(given, 5_000)
-    with pytest.raises(BrokerUnreachableError, match=r"refuses us: .*, ours .* has expired on"):
+    with pytest.raises(BrokerUnreachableError, match=r"refuses us: .*, ours .* expired on"):
         probe_brokers(given)
 
 
 def test_files_that_cannot_be_used_are_named(folder, serve, tmp_path):
     address = serve("server")
-    with pytest.raises(BrokerUnreachableError, match=r"absent\.pem.*cannot be read"):
+    with pytest.raises(BrokerUnreachableError, match=r"there is no file .*absent\.pem"):
         probe_brokers(connection(folder, address, "absent"), 1_000)
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(BrokerUnreachableError, match="cannot be used"):

@@ -1,7 +1,7 @@
-"""``walle demo``: what the product is for, on one screen, in less than a minute.
+"""``walle demo``: the purpose of the product, on one screen, in less than a minute.
 
-``runs`` names two short runs and takes their figures. ``words`` makes them readable, ``page``
-writes the HTML file, and ``command`` runs and prints.
+``runs`` names two short runs and collects their figures. ``words`` formats the figures, ``page``
+writes the HTML file, and ``command`` carries out the runs and prints.
 """
 
 from walle_stream.cli.demo.command import demo

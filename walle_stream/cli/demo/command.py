@@ -1,4 +1,4 @@
-"""Runs both, and prints the screen."""
+"""The command: carries out both runs and prints the screen."""
 
 import argparse
 import shutil
@@ -34,7 +34,7 @@ _STOPPED_EXIT: Final = 130
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run a click stream and a sample of real people anew, and show the figures and features."""
+    """Run a click stream and a sample of real people, and show their figures and features."""
     configure_logging("text", "error")
     reports = []
     for name, overrides in (CLICK_STREAM, PEOPLE):
@@ -55,7 +55,7 @@ def demo(options: argparse.Namespace) -> int:
 
 def _run(name: str, overrides: tuple[str, ...], options: argparse.Namespace) -> RunReport:
     data_dir = FOLDER / name
-    shutil.rmtree(data_dir, ignore_errors=True)  # of the last demo
+    shutil.rmtree(data_dir, ignore_errors=True)  # of an earlier demo
     if not options.json:
         say(f"{name}: {_TOLD[name]}")
     assembly = Assembly.load(find_definition(name), list(overrides))

@@ -1,4 +1,4 @@
-"""The figures as one HTML file that needs nothing else: bars, times, and a person's journey."""
+"""The figures as one self-contained HTML file: bars, times, and one user's session."""
 
 from html import escape
 from math import log10
@@ -11,7 +11,7 @@ from walle_stream.cli.sizes import size_text
 from walle_stream.store.files import put_file
 
 _TIMES_MS: Final = (1.0, 100_000.0)
-"""Both ends of the scale of times, which is logarithmic."""
+"""Both ends of the logarithmic scale of times."""
 
 _HEAD: Final = """<!doctype html>
 <html lang="en"><meta charset="utf-8">
@@ -39,10 +39,10 @@ th { color: var(--soft); font-weight: 500 }
 
 
 def write_page(path: Path, figures: DemoFigures) -> None:
-    """Write the page; blocks on the disk. Its folder exists.
+    """Write the page into an existing folder; blocks on the disk.
 
     Raises:
-        OSError: The disk refuses.
+        OSError: The file cannot be written.
     """
     put_file(path, "".join(_parts(figures)).encode())
 
@@ -61,8 +61,8 @@ def _parts(f: DemoFigures) -> list[str]:
         _HEAD,
         f"<h1>{title}</h1>",
         _note(
-            "A simulated shop, 1.1 kB an event. One feature for each view of an item's page, made "
-            f"when the page is left; a page has {f.page_events:.0f} events."
+            "A simulated shop with 1.1 kB per event. One feature for each view of an item's page, "
+            f"made when the page is left; a page has {f.page_events:.0f} events."
         ),
         "<h2>Bytes</h2>",
         *(

@@ -1,4 +1,4 @@
-"""The runs of the demo, and the figures and features that it shows."""
+"""The demo's runs, with the figures and features that it shows."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -16,40 +16,40 @@ CLICK_STREAM: Final = (
         "spec.source.devices=250",
         "spec.source.sessions=2",
         "spec.source.rate=3000",
-        # a device has its own events in order, and so waits for no late one
+        # a device sends its events in order, so nothing waits for late events
         "spec.source.lateEvents=0",
         "spec.sequence.outOfOrder=0s",
     ),
 )
-"""Shipped definition and overrides: some 33,000 events of 1.1 KB, in eleven seconds."""
+"""Shipped definition and overrides: about 33,000 events of 1.1 kB in eleven seconds."""
 
 PEOPLE: Final = ("ipv", ())
 """The sample of KuaiRand: 212 people who watched short videos."""
 
 PAPER_DEVICE_MS: Final = 44.16
-"""Walle's mean time to an item page view feature at the device (OSDI 2022, evaluation)."""
+"""Walle's mean time to an item page view feature on the device (OSDI 2022, evaluation)."""
 
 PAPER_CLOUD_MS: Final = 33_730.0
-"""The same by the way of the cloud, a stream processor: 33.73 s (same place)."""
+"""Mean time to the same feature from a stream processor in the cloud: 33.73 s (same section)."""
 
 _SHOWN: Final = 3
-_JOURNEY: Final = range(4, 9)  # pages of a session that fits on a screen
+_JOURNEY: Final = range(4, 9)  # numbers of pages for which a session fits on a screen
 
 type Row = Mapping[str, Any]
 
 
 class DemoFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What the screen and the page show; times in milliseconds, sizes in bytes."""
+    """Figures of the screen and the page; times in milliseconds, sizes in bytes."""
 
     devices: int
     events: int
     features: int
     event_bytes: int
-    """Bytes of all events, as the devices have them."""
+    """Bytes of all events on the devices, uncompressed."""
     packed_bytes: int
     """Bytes of the same events as zstd frames, one for each batch."""
     sent_bytes: int
-    """Bytes of all features as they are sent, compressed."""
+    """Bytes of all features as sent, compressed."""
     device_ms: float
     """Median time from the end of a page to its committed feature."""
     shown: list[Row]
@@ -58,13 +58,13 @@ class DemoFigures(msgspec.Struct, frozen=True, kw_only=True):
     journey: list[Row]
     """Features of one session of a real person, in order."""
     row_bytes: float
-    """Mean bytes of a row of that data set."""
+    """Mean bytes of a row of the sample of real people."""
     feature_bytes: float
-    """Mean bytes of such a feature as it is sent."""
+    """Mean bytes of a feature of that sample as sent."""
 
     @property
     def saving(self) -> float:
-        """Share of the events' bytes, both compressed, that stays at the devices."""
+        """Share of the compressed bytes that the features save against the events."""
         return 1.0 - self.sent_bytes / max(self.packed_bytes, 1)
 
     @property
@@ -74,7 +74,7 @@ class DemoFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures_of(clicks: RunReport, people: RunReport) -> DemoFigures:
-    """Take the figures of both runs, and features from their data directories; blocks.
+    """Collect the figures of both runs, and features from their data directories; blocks.
 
     Raises:
         StoreError: A data directory cannot be read.

@@ -1,4 +1,4 @@
-"""Makes figures and features readable, for the screen and for the page."""
+"""Figures and features as text, for the screen and for the page."""
 
 from typing import Final
 
@@ -8,16 +8,16 @@ _ACTS: Final = {"is_favourite": "favourite", "is_in_cart": "cart", "is_bought": 
 _SECOND_MS: Final = 1_000.0
 
 type Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
-"""The heads of columns, and rows."""
+"""Headings of the columns, and the rows."""
 
 
 def time_text(ms: float) -> str:
-    """Return a time for people: ``4.4 ms``, ``33.7 s``."""
+    """Return a readable time: ``4.4 ms``, ``33.7 s``."""
     return f"{ms / _SECOND_MS:,.1f} s" if ms >= _SECOND_MS else f"{ms:.3g} ms"
 
 
 def sizes(f: DemoFigures) -> tuple[tuple[str, int], ...]:
-    """Return the compared sizes: names and bytes."""
+    """Return the names and bytes of the compared sizes."""
     return (
         ("events", f.event_bytes),
         ("compressed events", f.packed_bytes),
@@ -26,7 +26,7 @@ def sizes(f: DemoFigures) -> tuple[tuple[str, int], ...]:
 
 
 def views(f: DemoFigures) -> Table:
-    """Return views of the shop: item, origin, duration and actions."""
+    """Return the table of page views in the shop: item, origin, duration and actions."""
     heads = ("item", "from", "stayed", "events", "scrolled", "did")
     return heads, [
         (
@@ -42,7 +42,7 @@ def views(f: DemoFigures) -> Table:
 
 
 def journey(f: DemoFigures) -> Table:
-    """Return views of videos of one session, by the minute since its beginning."""
+    """Return the table of video views in one session, each with the time since its start."""
     began_ms = f.journey[0]["enter_time_ms"] if f.journey else 0
     rows: list[tuple[str, ...]] = []
     for row in f.journey:
@@ -54,7 +54,7 @@ def journey(f: DemoFigures) -> Table:
 
 
 def small_rows(f: DemoFigures) -> str:
-    """Return the reason why the sample of real people saves nothing."""
+    """Return a note that explains why the sample of real people saves no bytes."""
     return (
         f"A row of this data set has {f.row_bytes:.0f} bytes and stands for a whole view. Its "
         f"feature takes {f.feature_bytes:.0f}. So nothing is saved here: features save bytes where "

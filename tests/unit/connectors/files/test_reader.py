@@ -272,7 +272,7 @@ def test_damaged_gzip_gives_the_rows_before_it_and_then_fails(make: Make) -> Non
         found += events(batches)
         if len(batches) == 1 and batches[0].counts.source_rows % FLUSH_ROWS:
             break  # the partly filled batch before the damage
-    with pytest.raises(SourceError, match="cannot be read on after row"):
+    with pytest.raises(SourceError, match="cannot be read after row"):
         reader.read()
     assert len(found) > 50_000
     assert not reader.is_done

@@ -162,15 +162,15 @@ class TestFingerprint:
     @pytest.mark.parametrize(
         ("content", "keys", "reason"),
         [
-            ("d,t\n", {}, "it has 4 bytes, before it had at least 8"),
-            ("d,t\nb,1\n", {}, "its first 8 bytes are others"),
+            ("d,t\n", {}, "it has 4 bytes, but had at least 8 before"),
+            ("d,t\nb,1\n", {}, "its first 8 bytes have changed"),
             ("d,t\na,1\n", {"device": "d + 'x'"}, "maps it to events in another way"),
             ("d,t\na,1\n", {"order": {"scope": "global"}}, "in another way"),
             ("d,t\na,1\n", {"maxRecordBytes": "1KiB"}, "in another way"),
             (
                 "d,t\na,1\n",
                 {"format": "jsonl", "path": None},
-                "its format is jsonl, before csv",
+                "its format is jsonl, but was csv before",
             ),
         ],
     )

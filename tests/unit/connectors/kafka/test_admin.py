@@ -54,4 +54,4 @@ def test_a_broker_that_does_not_answer_a_plain_client_may_want_tls(tls, monkeypa
     given = Connection.model_validate({"brokers": "h:1", "tls": tls})
     with pytest.raises(BrokerUnreachableError) as caught, admin.admin_client(given):
         pass
-    assert ("a TLS listener answers nobody" in str(caught.value)) == (tls is None)
+    assert ("a TLS listener does not answer" in str(caught.value)) == (tls is None)

@@ -93,7 +93,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path, name):
 def test_files_that_hold_nothing_are_named(tmp_path):
     (tmp_path / "empty.pem").write_text("")
     connection = Connection(brokers="h:1", tls={"ca": tmp_path / "empty.pem"})
-    with pytest.raises(BrokerUnreachableError, match="cannot be read"):
+    with pytest.raises(BrokerUnreachableError, match="cannot be used"):
         probe_brokers(connection)
 
 

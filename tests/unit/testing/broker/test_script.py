@@ -132,9 +132,9 @@ def test_stopping_what_does_not_run_says_so(broker, tmp_path):
     (tmp_path / "b/pid").write_text(f"{os.getpid()}\n")  # another process has the number now
     done = broker("stop", "b")
     assert done.returncode == 0
-    assert "does not run" in done.stderr
+    assert "no broker runs" in done.stderr
     (tmp_path / "b/pid").write_text("4194305\n")  # no process ever has it
-    assert broker("stop", "b").stderr.splitlines() == [f"broker: does not run in {tmp_path}/b"]
+    assert broker("stop", "b").stderr.splitlines() == [f"broker: no broker runs in {tmp_path}/b"]
     assert broker("stop", "nowhere").returncode == 1
 
 
