@@ -11,7 +11,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ def main() -> int:
     with np.load(inputs) as file:
         given = {name: _texts(file[name]) for name in file.files}
     began = time.perf_counter()
-    run = _ENGINES[engine](model, given, names)
+    run = {"walle": _walle, "onnxruntime": _onnxruntime, "mnn": _mnn}[engine](model, given, names)
     made = run()
     ready_s = time.perf_counter() - began
     np.savez(outputs, *_flat(made))
@@ -72,11 +71,10 @@ def _walle(model: str, given: Arrays, names: list[str]) -> Run:
     return run
 
 
-def _onnxruntime(model: str, given: Arrays, names: list[str], level: str = "ENABLE_ALL") -> Run:
+def _onnxruntime(model: str, given: Arrays, names: list[str]) -> Run:
     import onnxruntime  # noqa: PLC0415  # a peer's
 
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return lambda: session.run(names, given)
@@ -111,14 +109,6 @@ def _mnn(model: str, given: Arrays, names: list[str]) -> Run:
 
     return run
 
-
-_ENGINES = {
-    "walle": _walle,
-    "onnxruntime": _onnxruntime,
-    "onnxruntime-basic": partial(_onnxruntime, level="ENABLE_BASIC"),
-    "onnxruntime-plain": partial(_onnxruntime, level="DISABLE_ALL"),
-    "mnn": _mnn,
-}
 
 if __name__ == "__main__":
     raise SystemExit(main())

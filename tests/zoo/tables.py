@@ -47,8 +47,8 @@ def tables(result):
     ratios = [each["ratio"]["median"] for each in timed]
     firsts = [_first(each) for each in timed]
     note = "One thread; CPU time of one run, median of rounds in turns, ratios within a round. "
-    note += "Near: as near as onnxruntime's own levels of optimisation are to each other, within a "
-    note += "factor of 2, the largest distance between them in brackets. "
+    note += "Near: no further from onnxruntime than it is from itself (in brackets) with weights "
+    note += "moved by their last places. "
     note += "First result: loading and the first run, the engine's import included. "
     if timed:
         note += f"Median of the ratios {statistics.median(ratios):.2f}, worst {max(ratios):.2f}; "

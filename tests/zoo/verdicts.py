@@ -2,7 +2,6 @@
 
 import math
 import re
-from itertools import combinations
 
 import numpy as np
 
@@ -18,10 +17,10 @@ large numbers is what is left of them."""
 FLOOR = 2.0**-22
 """Never less than this: onnxruntime's sigmoid of float32 has steps of 2**-24."""
 
-SPREAD = 2.0
+SPREAD_MAX = 0.1
 """A model that quantises what it computes makes a step of the last place a step of 1 in 256, and
-the next layer more. It is near where it is as near to onnxruntime, within this factor, as
-onnxruntime's own levels of optimisation are to each other."""
+the next layer more. It is near where ours is no further from onnxruntime than onnxruntime is from
+itself with weights that are moved by their last places, unless that is more than this."""
 
 # what a child's last line has before the class of its error
 _PREFIX = re.compile(r"^exit code \d+: [\w.]*\.(?=\w+: )")
@@ -47,11 +46,6 @@ def distance(found, wanted):
     return max((_away(*pair) for pair in zip(found, wanted, strict=True)), default=0.0)
 
 
-def spread(many):
-    """Give the largest distance between some outputs of the same model."""
-    return max((distance(*pair) for pair in combinations(many, 2)), default=0.0)
-
-
 def verdict(failed, compared):
     """Judge one model.
 
@@ -70,7 +64,7 @@ def verdict(failed, compared):
         named = _OPERATOR.search(reason)
         return {"verdict": "refused", "operator": named[1] if named else "", "reason": reason}
     kind = "differ" if compared["reason"] else "agree"
-    if compared["reason"] and compared["away"] <= SPREAD * compared["spread"]:
+    if compared["reason"] and compared["away"] <= compared["spread"] <= SPREAD_MAX:
         kind = "near"
     return {"verdict": kind, "operator": "", **compared}
 
