@@ -83,5 +83,6 @@ def _downloaded(archive: Archive, folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
-        raise DownloadError(f"{archive.package} {archive.version}: {lines[-1][:200]}")
+        said = next((line for line in lines if line.startswith("ERROR")), lines[-1])
+        raise DownloadError(f"{archive.package} {archive.version}: {said[:200]}")
     return next(folder.glob("*.whl"))

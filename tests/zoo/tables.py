@@ -47,13 +47,13 @@ def tables(result):
     ratios = [each["ratio"]["median"] for each in timed]
     firsts = [_first(each) for each in timed]
     note = "One thread; CPU time of one run, median of rounds in turns, ratios within a round. "
-    note += "Near: no further from onnxruntime than it is from itself (in brackets) with weights "
+    note += "The difference is max|a-b| / max|b| of the worst output. Near: no further from onnxruntime than it is from itself (in brackets) with weights "
     note += "moved by their last places. "
     note += "First result: loading and the first run, the engine's import included. "
     if timed:
         note += f"Median of the ratios {statistics.median(ratios):.2f}, worst {max(ratios):.2f}; "
         note += f"of first results {statistics.median(firsts):.2f}, worst {max(firsts):.2f}."
-    head = ("model", "package", "nodes", "verdict", "max|a-b| / max|b|")
+    head = ("model", "package", "nodes", "verdict", "difference")
     head += ("ours, ms", "onnxruntime, ms", "ours / this", "first result, ours / this")
     counts = ", ".join(
         f"{_count(models, kind)} {kind}"
