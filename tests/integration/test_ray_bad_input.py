@@ -101,7 +101,7 @@ def test_a_cluster_of_other_versions_is_refused_and_the_next_run_is_whole(
     doctor = "import platform\nplatform.python_version = lambda: '3.13.99'"
     code, line = refused(shop(data_dir, *RAY, doctor=doctor, check=False))
     assert code == ClusterError.exit_code
-    assert "has Python 3.13.99, this process Python 3.1" in line
+    assert "has Python 3.13.99, this process has Python 3.1" in line
     assert line.endswith("start the cluster from the same environment, or unset RAY_ADDRESS")
     assert not data_dir.exists()
     shop(data_dir, *RAY)

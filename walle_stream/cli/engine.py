@@ -82,7 +82,7 @@ def operators(options: argparse.Namespace) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run a model once, with arrays from files, and write its outputs into files."""
     module = load(options.model, backend=options.backend, threads=options.threads)
-    outputs = module.run(given_inputs(dict(options.input)))
+    outputs = module.run(given_inputs(dict(options.input)), maps=False)
     with _writing(options.out):
         options.out.mkdir(parents=True, exist_ok=True)
     facts: list[dict[str, Any]] = []

@@ -18,7 +18,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.graph import Model, OptionalType, TensorType, ValueType
+from walle_stream.engine.graph import (
+    MapType,
+    Model,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+)
 from walle_stream.engine.hosted import HostedModel
 from walle_stream.engine.program import Array
 from walle_stream.errors import EngineError, ModelError
@@ -237,6 +244,8 @@ def _problem(kind: ValueType, batch: int) -> str | None:
     declared = kind.element if isinstance(kind, OptionalType) else kind
     if declared is None:
         return None
+    if isinstance(declared, SequenceType) and isinstance(declared.element, MapType):
+        return None  # an array with a row for each map
     if not isinstance(declared, TensorType):
         return "is not a tensor"
     if declared.shape is None:

@@ -12,7 +12,7 @@ import numpy as np
 from walle_stream.engine.graph import Graph, Node, TensorType
 from walle_stream.engine.limits import Budget
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.program import Array, Data
+from walle_stream.engine.program import Array, Data, Maps
 from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
@@ -212,7 +212,7 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
             *(sequence[number] if isinstance(sequence, list) else sequence for sequence in inputs)
         )
         for collected, data in zip(results, result, strict=True):
-            budget.keep(0 if data is None or isinstance(data, list) else data.nbytes)
+            budget.keep(0 if data is None or isinstance(data, (list, Maps)) else data.nbytes)
             collected.append(data)
     return list(results)
 
@@ -259,8 +259,8 @@ def _arrays(node: Node, env: Mapping[str, Data], first: int) -> list[Array]:
 
 
 def _tensor(data: Data) -> Array:
-    if data is None or isinstance(data, list):
-        raise LoweringError("a tensor is expected, not a sequence or an empty optional")
+    if data is None or isinstance(data, (list, Maps)):
+        raise LoweringError("a tensor is expected, not a sequence, a map or an empty optional")
     return data
 
 

@@ -38,9 +38,17 @@ class OptionalType:
     element: "ValueType"
 
 
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A map from keys of a dtype to values."""
+
+    key: DType
+    value: "ValueType"
+
+
 TITLE_MAX: Final = 200
 
-type ValueType = TensorType | SequenceType | OptionalType | None
+type ValueType = TensorType | SequenceType | OptionalType | MapType | None
 
 
 def _shown(name: str) -> str:

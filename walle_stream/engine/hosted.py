@@ -91,8 +91,9 @@ class HostedModel:
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         """Run the model on arrays in the order of its inputs.
 
-        Optional inputs at the end may be omitted. Returns the outputs, in order. An output that is
-        not a tensor becomes an array of objects.
+        Optional inputs at the end may be omitted. Returns the outputs, in order. Maps with the same
+        keys become a matrix of their values. Any other output that is not a tensor becomes an
+        array of objects.
 
         Raises:
             EngineError: The arrays do not fit, or the model cannot be run with them; the
@@ -108,7 +109,7 @@ class HostedModel:
             name: _cast(name, array, kind)
             for (name, kind), array in zip(kinds.items(), arrays, strict=False)
         }
-        return tuple(_widened(data) for data in module.run(inputs).values())
+        return tuple(_widened(data) for data in module.run(inputs, maps=False).values())
 
     def close(self) -> None:
         """Release weights and plans; see ``ModelRunner``."""
@@ -124,7 +125,7 @@ def _check_input(name: str, kind: ValueType) -> None:
     if declared is None:
         return
     if not isinstance(declared, TensorType):
-        raise DTypeError(f"input {name!r} is a sequence, but scripts have only tensors")
+        raise DTypeError(f"input {name!r} is not a tensor, but scripts have only tensors")
     dtype = declared.dtype
     if dtype != BOOL and not is_integer(dtype) and not is_floating(dtype):
         raise DTypeError(f"input {name!r} is of {dtype.name}: scripts have only tensors of numbers")

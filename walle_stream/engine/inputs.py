@@ -5,8 +5,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.graph import Graph, OptionalType, SequenceType, TensorType, ValueType
-from walle_stream.engine.program import Array, Data, DType
+from walle_stream.engine.graph import (
+    Graph,
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+)
+from walle_stream.engine.program import Array, Data, DType, Maps
 from walle_stream.engine.rules import BOOL, TEXT, check_size, is_floating, is_integer, native
 from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 
@@ -20,7 +27,8 @@ def checked_inputs(graph: Graph, values: Mapping[str, Any]) -> dict[str, Data]:
     """Return a caller's values as arrays of the declared dtypes and shapes.
 
     Numbers and lists of numbers take the declared dtype, and strings the dtype ``object``. A list
-    of tensors is a sequence, and None is an empty optional value.
+    of tensors is a sequence, a dict of numbers or strings is a map, and None is an empty optional
+    value.
 
     Raises:
         EngineError: A name is unknown, or an input is missing.
@@ -74,7 +82,19 @@ def _checked(value: Any, kind: ValueType, name: str, sizes: dict[str, tuple[int,
             array = _array(value, dtype)
             _check_shape(array.shape, shape, name, sizes)
             return array
+        case MapType(key, TensorType(dtype)):
+            if not isinstance(value, Mapping):
+                raise EngineError(f"a dict is expected, not {_shown(value)}")
+            return Maps(_column([*value], key), _column([*value.values()], dtype))
+        case MapType():
+            raise EngineError("a map to other values than numbers and strings cannot be given")
     return _untyped(value)
+
+
+def _column(elements: list[Any], dtype: DType) -> Array:
+    array = _array(elements, dtype) if elements else np.empty(0, dtype)
+    _check_shape(array.shape, (len(elements),), "", {})
+    return array
 
 
 def _untyped(value: Any) -> Data:

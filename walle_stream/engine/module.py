@@ -25,7 +25,7 @@ from walle_stream.engine.lowering.trace import (
     tensors_of,
     trace,
 )
-from walle_stream.engine.program import Array, Data, Program, Tensor
+from walle_stream.engine.program import Array, Data, Maps, Program, Tensor
 from walle_stream.errors import EngineError
 
 PLANS_MAX: Final = 64
@@ -132,7 +132,7 @@ class Stage:
     def rest(self, nodes: tuple[Node, ...]) -> "Stage":
         """Return the stage of some of the nodes; the same nodes have the same stage."""
         key = tuple(id(node) for node in nodes)
-        return self._rests.setdefault(key, Stage(nodes))
+        return self._rests.get(key) or self._rests.setdefault(key, Stage(nodes))
 
     def piece(
         self, env: Mapping[str, Data], constants: Mapping[str, Array], outputs: set[str],
@@ -258,7 +258,21 @@ def arrays_of(data: Data) -> list[Array]:
     """Return the arrays of a value: an array itself, those of a sequence in order, or none."""
     if isinstance(data, list):
         return [array for element in data for array in arrays_of(element)]
+    if isinstance(data, Maps):
+        return [data.keys, data.values]
     return [] if data is None else [data]
+
+
+def plain(data: Data) -> Any:
+    """Return a value as callers get it: maps become dicts, whose values are Python's own."""
+    if isinstance(data, list):
+        return [plain(element) for element in data]
+    if not isinstance(data, Maps):
+        return data
+    keys, rows = data.keys.tolist(), data.values.tolist()
+    if data.values.ndim == 1:
+        return dict(zip(keys, rows, strict=True))
+    return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
 def _elements(
@@ -273,6 +287,8 @@ def mapped(data: Any, function: Callable[[Any], Any], gather: Callable[..., Any]
         return None
     if isinstance(data, list):
         return gather(mapped(element, function, gather) for element in data)
+    if isinstance(data, Maps):
+        return Maps(function(data.keys), function(data.values))
     return function(data)
 
 

@@ -12,7 +12,7 @@ from walle_stream.engine.graph import Graph, Model, TensorType
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Budget, Limits, guarded
 from walle_stream.engine.lowering.trace import constant_tensors, trace
-from walle_stream.engine.module import Piece, arrays_of, mapped
+from walle_stream.engine.module import Piece, arrays_of, mapped, plain
 from walle_stream.engine.program import Array, Data, Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
@@ -90,7 +90,7 @@ class Session:
     def outputs(self) -> Mapping[str, TensorType | None]:
         """Dtype and shape of each output, in order.
 
-        The shape is None if it depends on values, and the type is None for a sequence.
+        The shape is None if it depends on values; the type is None for sequences and maps.
         """
         return self._ready.outputs
 
@@ -102,7 +102,7 @@ class Session:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model on arrays of the session's shapes.
 
-        Returns arrays by name, which belong to the caller.
+        Returns arrays by name, which belong to the caller; see ``Module.run``.
 
         Raises:
             ShapeError: An input has another shape.
@@ -124,7 +124,8 @@ class Session:
         env: dict[str, Data] = {**graph.constants, **arrays}
         with run_with(self.threads), guarded(graph.name):
             ready.piece.run(env, Budget(self._limits))
-        return owned({name: env[name] for name in graph.outputs}, arrays)
+        own = owned({name: env[name] for name in graph.outputs}, arrays)
+        return {name: plain(data) for name, data in own.items()}
 
     def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
         if not isinstance(shapes, Mapping):
@@ -204,7 +205,7 @@ def _shown(shape: Sequence[Any] | None) -> str:
     return "unknown" if shape is None else str(list(shape))
 
 
-def owned(outputs: Mapping[str, Data], inputs: Mapping[str, Data]) -> dict[str, Any]:
+def owned(outputs: Mapping[str, Data], inputs: Mapping[str, Data]) -> dict[str, Data]:
     """Return outputs that belong to the caller: an input, a constant or a duplicate is copied."""
     taken = {id(array) for value in inputs.values() for array in arrays_of(value)}
 

@@ -84,6 +84,11 @@ class DeviceArray:
         return self._held.strides
 
     @property
+    def flags(self) -> Any:
+        """How its elements lie in memory."""
+        return self._held.flags
+
+    @property
     def dtype(self) -> DType:
         """Dtype of its elements, always one of numpy's own."""
         found: DType = self._held.dtype

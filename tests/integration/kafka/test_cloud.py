@@ -103,7 +103,7 @@ def test_what_is_refused_is_in_the_topic_of_dead_letters(cluster, tmp_path, addr
     assert (first.letter.route, first.letter.origin) == ("decode", f"{topic}[0]@0")
     assert (second.letter.route, second.letter.device_id) == ("invalid", "e")
     assert (second.letter.task, second.letter.record) == ("shop-ipv", b'{"n":1}')
-    assert "found in 0 of the topic" in second.letter.reason
+    assert "found in partition 0 of the topic" in second.letter.reason
 
 
 @pytest.mark.parametrize("is_disk_lost", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -136,7 +136,7 @@ def test_another_shape_is_refused_with_the_inputs_name(dense):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (SequenceType(TensorType(np.dtype(np.float32))), "input 'x' is a sequence"),
+        (SequenceType(TensorType(np.dtype(np.float32))), "input 'x' is not a tensor"),
         (TensorType(np.dtype(object)), "input 'x' is of object"),
         (TensorType(np.dtype(np.complex64)), "input 'x' is of complex64"),
     ],

@@ -53,8 +53,12 @@ def bind_raster(binding: Binding) -> Run:
     """Bind a raster: one strided copy per region."""
     library, step, output = binding.library, binding.step, binding.output
     xp, fill = library.xp, step.parameters.get("fill")
-    # a constant of another layout is copied once, not for each region
-    sources = [array.reshape(-1) for array in binding.inputs]
+    # a constant of another layout is copied once, not for each region; reshape alone keeps strides
+    # of 0, and regions count in row-major elements
+    sources = [
+        (array if array.flags.c_contiguous else array.copy()).reshape(-1)
+        for array in binding.inputs
+    ]
     pairs = [
         (strided(output, region.size, region.destination, xp),
          strided(sources[region.input], region.size, region.source, xp))

@@ -22,6 +22,9 @@ from walle_stream.errors import DTypeError, LoweringError, ShapeError
 _UNMASKED: Final = 1
 """Value of ``qk_matmul_output_mode`` for the scores before a mask."""
 
+_SINK: Final = 7
+"""An input that only the attention of com.microsoft has: a score of each head without a value."""
+
 
 @lowers("Attention")
 def _attention(call: Call) -> Result:
@@ -59,10 +62,18 @@ def _heads(call: Call, number: int, name: str) -> Tensor:
         return x
     if x.rank != 3:  # noqa: PLR2004  # batch, length, width of all heads
         raise ShapeError(f"input {number} of shape {list(x.shape)} has neither 3 nor 4 axes")
-    heads = call.number(name)
+    return split_heads(builder, x, call.number(name))
+
+
+def split_heads(builder: Builder, x: Tensor, heads: int) -> Tensor:
+    """Move ``(batch, length, heads * width)`` to ``(batch, heads, length, width)``.
+
+    Raises:
+        ShapeError: The heads do not divide the last axis.
+    """
     batch, length, width = x.shape
     if heads < 1 or width % heads:
-        raise ShapeError(f"input {number} of shape {list(x.shape)} in {heads} heads")
+        raise ShapeError(f"shape {list(x.shape)} in {heads} heads")
     split = builder.reshape(x, (batch, length, heads, width // heads))
     return moves.transpose(builder, split, (0, 2, 1, 3))
 
@@ -163,15 +174,20 @@ def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
     if code:
         # a narrow softmax_precision does not reduce the precision of the scores
         scores = builder.cast(scores, wide_dtype(dtype, float_dtype(code, "softmax_precision")))
-    mask = call.optional(3)
+    mask, sink = call.optional(3), call.optional(_SINK)
     is_open = allowed is None or (allowed.data is not None and allowed.data.any(-1).all())
-    if is_open and (mask is None or mask.dtype == BOOL):
+    if is_open and (mask is None or mask.dtype == BOOL) and sink is None:
         return builder.cast(softmax(builder, scores, (3,)), dtype)
     # a query that sees no key gets zeros instead of 0 / 0
     greatest = builder.max(scores, (3,))
+    if sink is not None:
+        sink = builder.cast(builder.reshape(sink, (1, scores.shape[1], 1, 1)), scores.dtype)
+        greatest = builder.maximum(greatest, sink)
     shift = builder.select(builder.equal(greatest, -np.inf), 0.0, greatest)
     powers = builder.exp(builder.sub(scores, shift))
     total = builder.sum(powers, (3,))
+    if sink is not None:
+        total = builder.add(total, builder.exp(builder.sub(sink, shift)))
     total = builder.select(builder.equal(total, 0.0), 1.0, total)
     return builder.cast(builder.div(powers, total), dtype)
 
@@ -182,11 +198,7 @@ def _flex(call: Call) -> Result:
     node = call.node
     if len(node.inputs) != 3:  # noqa: PLR2004  # queries, keys, values
         raise LoweringError(f"{len(node.inputs)} inputs; queries, keys and values are expected")
-    kept = {
-        name: node.attributes[name]
-        for name in ("scale", "softmax_precision")
-        if name in node.attributes
-    }
+    kept = call.kept("scale", "softmax_precision")
     scores, changed, shares, kept_shares = (
         call.inner_name(name) for name in ("scores", "score_mod", "shares", "prob_mod")
     )

@@ -203,6 +203,7 @@ def _reverse_sequence(call: Call) -> Result:
     return reversed_lengths(call.builder, x, lengths, time=time, batch=batch)
 
 
+@lowers("Trilu", domain="com.microsoft")
 @lowers("Trilu")
 def _trilu(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder

@@ -60,7 +60,7 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     if not parts:
         raise ShapeError(f"no tensors to be joined along axis {axis}")
     first = parts[0]
-    if len({(*part.shape[:axis], -1, *part.shape[axis + 1 :]) for part in parts}) > 1:
+    if len({(part.rank, *part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}) > 1:
         listed = ", ".join(str(list(part.shape)) for part in parts)
         raise ShapeError(f"shapes {listed} cannot be joined along axis {axis}")
     if len(parts) == 1:

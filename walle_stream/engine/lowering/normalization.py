@@ -177,15 +177,17 @@ def _spread_mul(call: Call, x: Tensor, scale: Tensor) -> Tensor:
     return builder.mul(x, builder.broadcast(builder.cast(scale, x.dtype), x.shape))
 
 
-@lowers("RMSNormalization")
+@lowers("SimplifiedLayerNormalization", domain="com.microsoft")
+@lowers("RMSNormalization", "SimplifiedLayerNormalization")
 def _rms(call: Call) -> Result:
     builder, x, scale = call.builder, call.tensor(0), call.tensor(1)
     axes = range(call.axis(x.rank, -1), x.rank)
     stash = float_dtype(call.number("stash_type", 1), "stash_type")
     wide = builder.cast(x, wide_dtype(x.dtype, scale.dtype, stash))
     square = builder.mean(builder.mul(wide, wide), axes)
-    normal = builder.mul(wide, _inverse_root(builder, square, call.real("epsilon", 1e-5)))
-    return builder.cast(_spread_mul(call, normal, scale), scale.dtype)
+    inverse = _inverse_root(builder, square, call.real("epsilon", 1e-5))
+    result = _spread_mul(call, builder.mul(wide, inverse), scale)
+    return builder.cast(result, scale.dtype), builder.cast(inverse, stash)
 
 
 @lowers("LpNormalization")

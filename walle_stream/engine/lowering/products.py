@@ -62,7 +62,7 @@ def _matmul(call: Call) -> Result:
 @lowers("Gemm")
 def _gemm(call: Call) -> Result:
     builder = call.builder
-    x, y = _matrix(call, 0, "transA"), _matrix(call, 1, "transB")
+    x, y = matrix_of(call, 0, "transA"), matrix_of(call, 1, "transB")
     result = _scaled(builder, builder.matmul(x, y), call.real("alpha", 1.0))
     if not call.has(2):
         return result
@@ -70,7 +70,12 @@ def _gemm(call: Call) -> Result:
     return builder.add(result, builder.broadcast(added, result.shape))
 
 
-def _matrix(call: Call, number: int, flag: str) -> Tensor:
+def matrix_of(call: Call, number: int, flag: str) -> Tensor:
+    """Return an input that must be a matrix, transposed if the attribute ``flag`` is set.
+
+    Raises:
+        ShapeError: The input has another number of axes.
+    """
     x = call.tensor(number)
     if x.rank != 2:  # noqa: PLR2004  # rows and columns
         raise ShapeError(f"input {number} of shape {list(x.shape)} is not a matrix")

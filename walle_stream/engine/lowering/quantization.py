@@ -4,6 +4,7 @@ There is one scale per tensor, axis or block. 8-bit integers are multiplied as f
 dtype holds every sum exactly, which is as accurate as integers and as fast as floats.
 """
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -26,6 +27,7 @@ from walle_stream.errors import DTypeError, ShapeError
 _UINT8 = np.dtype(np.uint8)
 
 
+@lowers("QuantizeLinear", domain="com.microsoft")
 @lowers("QuantizeLinear")
 def _quantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
@@ -39,6 +41,7 @@ def _quantize(call: Call) -> Result:
     return _quantized(builder, divided, zero, dtype, saturate=bool(call.number("saturate", 1)))
 
 
+@lowers("DequantizeLinear", domain="com.microsoft")
 @lowers("DequantizeLinear")
 def _dequantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
@@ -55,15 +58,27 @@ def _dequantize(call: Call) -> Result:
 @lowers("DynamicQuantizeLinear")
 def _dynamic_quantize(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
-    axes = range(x.rank)
-    high = builder.maximum(builder.max(x, axes, keep=False), 0)
-    low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes, keep=False), 0)
+    scale, begin = (builder.reshape(x, ()) for x in _byte_range(builder, x, range(x.rank)))
+    zero = builder.cast(begin, _UINT8)
+    return _quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
+
+
+def _byte_range(builder: Builder, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    # the scale and the zero point of 8 bits that hold 0 and all elements along the axes
+    high = builder.maximum(builder.max(x, axes), 0)
+    low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes), 0)
     width = builder.sub(high, low)
     # if all elements are 0, any scale but 0 is right
     scale = builder.select(builder.equal(width, 0), 1, builder.div(width, 255))
     begin = builder.div(builder.neg(low), scale)
-    zero = builder.cast(builder.round(builder.clip(begin, 0, 255)), _UINT8)
-    return _quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
+    return scale, builder.round(builder.clip(begin, 0, 255))
+
+
+def rounded_to_bytes(builder: Builder, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return floats in whole steps of 8 bits, and the step of all elements along the axes."""
+    scale, zero = _byte_range(builder, x, axes)
+    steps = builder.add(builder.round(builder.div(x, scale)), zero)
+    return builder.sub(builder.clip(steps, 0, 255), zero), scale
 
 
 def _quantized(
@@ -153,8 +168,8 @@ def _is_nothing(zero: Tensor) -> bool:
     return zero.data is not None and not zero.data.astype(np.float32).any()
 
 
-_PRODUCT_BITS = 16
-"""Bits of the magnitude of a product of two 8-bit numbers without their zero points."""
+_BYTE_MAX = 255
+"""The largest magnitude of an 8-bit number without its zero point."""
 
 _MATRIX = 2
 
@@ -184,9 +199,15 @@ def _requantized(
     return _quantized(builder, scaled, zero, zero.dtype)
 
 
-def _summed_in(count: int) -> DType:
-    # a dtype for exact sums of products of 8-bit numbers: a float if one holds them
-    bits = max(count, 1).bit_length() + _PRODUCT_BITS
+def _summed_in(builder: Builder, w: Tensor, zero: Tensor | None, axes: Sequence[int]) -> DType:
+    # a dtype for exact sums of products of 8-bit numbers and weights: a float if one holds them;
+    # known weights give smaller bounds than all that there may be
+    most = _BYTE_MAX * prod(w.shape[axis] for axis in axes)
+    if w.data is not None and (zero is None or zero.data is not None):
+        whole = _centred(builder, w, zero, _INT32).data
+        if whole is not None:
+            most = int(np.abs(whole).sum(axis=tuple(axes), dtype=np.int64).max(initial=0))
+    bits = (most * _BYTE_MAX).bit_length()
     if bits <= 24:  # noqa: PLR2004  # bits of the significand of float32
         return FLOAT32
     return FLOAT64 if bits < 32 else _INT32  # noqa: PLR2004  # bits of an int32
@@ -198,8 +219,8 @@ def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Te
     if not a.rank or not b.rank or a.shape[-1] != b.shape[-min(b.rank, _MATRIX)]:
         raise ShapeError(f"a product of shapes {list(a.shape)} and {list(b.shape)}")
     is_whole = is_integer(a.dtype) and is_integer(b.dtype)
-    dtype = _summed_in(a.shape[-1]) if is_whole else FLOAT32
     zero_a, zero_b = call.optional(left[1]), call.optional(right[1])
+    dtype = _summed_in(builder, b, zero_b, [-min(b.rank, _MATRIX)]) if is_whole else FLOAT32
     if zero_a is not None:
         zero_a = _column(builder, zero_a, a)
     a, b = _centred(builder, a, zero_a, dtype), _centred(builder, b, zero_b, dtype)
@@ -247,11 +268,11 @@ def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Ten
     if w.rank != x.rank:
         raise ShapeError(f"weights of shape {list(w.shape)} for shape {list(x.shape)}")
     window = window_of(call, sizes, w.shape[2:])
-    dtype = _summed_in(prod(w.shape[1:]))
     zero_x = call.scalar(left[1]) if call.has(left[1]) else None
     zero_w = call.optional(right[1])
     if zero_w is not None:
         zero_w = _a_channel(builder, zero_w, w.shape[0], w.rank)
+    dtype = _summed_in(builder, w, zero_w, range(1, w.rank))
     whole_x, whole_w = _centred(builder, x, zero_x, dtype), _centred(builder, w, zero_w, dtype)
     sums = convolve(builder, whole_x, whole_w, window, call.number("group", 1))
     return builder.cast(sums, _INT32)

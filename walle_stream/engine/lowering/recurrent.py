@@ -5,6 +5,7 @@ functions, each step runs them in one product; the backward direction reads its 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.recurrent_layer import (
@@ -17,6 +18,7 @@ from walle_stream.engine.lowering.recurrent_layer import (
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, View
+from walle_stream.errors import ShapeError
 
 type _State = tuple[Tensor, ...]
 type _Step = Callable[[Tensor, _State], _State]
@@ -93,7 +95,33 @@ def _mixed(group: Layer, gates: Tensor, hidden: Tensor, before: Tensor) -> Tenso
 
 @lowers("LSTM")
 def _lstm(call: Call) -> Result:
-    layer = layer_of(call, gates=4, states=2)
+    return _run_lstm(call, layer_of(call, gates=4, states=2))
+
+
+@lowers("DynamicQuantizeLSTM", domain="com.microsoft")
+def _dynamic_lstm(call: Call) -> Result:
+    # the weights are transposed; their scales and zero points are behind the inputs of LSTM
+    (w, of_w), (r, of_r) = (_centred(call, number, scale) for number, scale in ((1, 8), (2, 10)))
+    plain = replace(call, inputs=(*call.inputs[:1], w, r, *call.inputs[3:8]))
+    return _run_lstm(plain, replace(layer_of(plain, gates=4, states=2), scales=(of_w, of_r)))
+
+
+def _centred(call: Call, number: int, scale: int) -> tuple[Tensor, Tensor]:
+    # weights in whole steps, and the steps
+    builder, x, zero = call.builder, call.tensor(number), call.tensor(scale + 1)
+    if x.rank != 3 or x.dtype.itemsize != 1 or zero.dtype != x.dtype:  # noqa: PLR2004  # as the operator requires
+        raise ShapeError(f"weights {x} with a zero point {zero}")
+
+    def spread(of: Tensor) -> Tensor:
+        # one number for each direction, or for each of its columns
+        shape = (x.shape[0], 1, of.size // max(x.shape[0], 1))
+        return builder.cast(builder.reshape(of, shape), call.tensor(0).dtype)
+
+    steps = builder.sub(builder.cast(x, call.tensor(0).dtype), spread(zero))
+    return moves.transpose(builder, steps, (0, 2, 1)), spread(call.tensor(scale))
+
+
+def _run_lstm(call: Call, layer: Layer) -> Result:
     is_coupled = bool(call.number("input_forget", 0))
 
     def begin(group: Layer, functions: Sequence[Function]) -> tuple[Tensor, _Step]:
@@ -102,7 +130,7 @@ def _lstm(call: Call) -> Result:
 
         def step(x: Tensor, state: _State) -> _State:
             hidden, cell = state
-            gates = builder.add(x, builder.matmul(hidden, weights))
+            gates = builder.add(x, group.product(hidden, weights, 1))
             gate = gates_of(group, functions[0], gates)
             entry = gate(0, cell)
             forget = builder.sub(1, entry) if is_coupled else gate(2, cell)
@@ -145,7 +173,7 @@ def _bias_sum(group: Layer) -> Tensor | None:
 
 def _projected(group: Layer, bias: Tensor | None) -> Tensor:
     # (direction, time * batch, gates) for all steps
-    result = group.builder.matmul(group.inputs(), group.transposed(group.weights))
+    result = group.product(group.inputs(), group.transposed(group.weights), 0)
     return result if bias is None else group.builder.add(result, bias)
 
 

@@ -11,6 +11,7 @@ from walle_stream.engine.lowering.activations import ACTIVATIONS
 from walle_stream.engine.lowering.addressing import reversed_lengths
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import require_floating, widened
+from walle_stream.engine.lowering.quantization import rounded_to_bytes
 from walle_stream.engine.lowering.registry import Call
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
@@ -58,6 +59,8 @@ class Layer:
     dtype: DType
     """Dtype of the outputs; computations use the dtype of ``x``."""
     is_batch_first: bool
+    scales: tuple[Tensor, ...] = ()
+    """(direction, 1, gates or 1) for quantised weights, then for a quantised recurrence."""
 
     @property
     def steps(self) -> int:
@@ -94,6 +97,7 @@ class Layer:
             bias=None if self.bias is None else kept(self.bias),
             peepholes=None if self.peepholes is None else kept(self.peepholes),
             initial=tuple(kept(operand) for operand in self.initial),
+            scales=tuple(kept(scale) for scale in self.scales),
             backward=self.backward[first:last],
         )
 
@@ -115,6 +119,18 @@ class Layer:
             return None
         ends = self.builder.cast(self.lengths, INT64)
         return self.builder.less(self.builder.constant(np.arange(self.steps).reshape(-1, 1)), ends)
+
+    def product(self, x: Tensor, weights: Tensor, number: int) -> Tensor:
+        """Multiply rows, ``(direction, rows, elements)``, by ``transposed`` weights.
+
+        ``number`` is 0 for ``weights``, 1 for ``recurrence``. If these are quantised, the rows are
+        rounded to 8 bits in a range of their own.
+        """
+        builder = self.builder
+        if not self.scales:
+            return builder.matmul(x, weights)
+        steps, scale = rounded_to_bytes(builder, x, (1, 2))
+        return builder.mul(builder.matmul(steps, weights), builder.mul(scale, self.scales[number]))
 
     def transposed(self, weights: Tensor) -> Tensor:
         """Return weights as right operands of a product."""

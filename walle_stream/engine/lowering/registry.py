@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.program import Array, DType, Tensor
+from walle_stream.engine.program import Array, DType, Maps, Tensor
 from walle_stream.engine.rules import is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-type Value = Tensor | list["Value"] | None
-"""A tensor, a sequence, or an empty optional; its structure is known at lowering."""
+type Value = Tensor | list["Value"] | Maps[Tensor] | None
+"""A tensor, a sequence, maps, or an empty optional; its structure is known at lowering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,9 @@ type Result = Value | tuple[Value, ...] | Stages
 INNER_DOMAIN: Final = "walle"
 """Domain of operators that only stages of other operators use."""
 
+NEWEST: Final = 28
+"""The newest opset of ONNX's own domain that this engine knows."""
+
 
 class Kind(StrEnum):
     """The kind of an operator, after Walle 2022."""
@@ -56,7 +59,7 @@ class Kind(StrEnum):
     COMPOSITE = "composite"
     """Rasters and atomics."""
     STRUCTURE = "structure"
-    """Sequences and optionals, which disappear from a program."""
+    """Sequences, maps and optionals, which disappear from a program."""
     CONTROL = "control"
     """Runs graphs; a program is cut there."""
 
@@ -96,15 +99,32 @@ class Call:
         """Make a stage of the node: an operator of ``INNER_DOMAIN`` between named values."""
         return Node(operator, inputs, outputs, attributes or {}, self.node.name, INNER_DOMAIN, 1)
 
+    def apply(
+        self, operator: str, *inputs: Value, outputs: int = 1, domain: str = "",
+        version: int = NEWEST, **given: Any,
+    ) -> Any:  # fmt: skip
+        """Lower another operator as a part of this node, with values instead of names.
+
+        ``given`` are its attributes. Returns its output, or a tuple if there are ``outputs``.
+        """
+        names = tuple(map(str, range(max(len(inputs), outputs))))
+        node = Node(
+            operator, names[: len(inputs)], names[:outputs], given, domain=domain, version=version
+        )
+        result = rules()[domain, operator].lower(Call(self.builder, node, inputs))
+        assert not isinstance(result, Stages)  # noqa: S101  # stages read names
+        values = result if isinstance(result, tuple) else (result,)
+        return values[0] if outputs == 1 else values[:outputs]
+
     def tensor(self, number: int) -> Tensor:
         """Return an input that must be a tensor.
 
         Raises:
-            LoweringError: The input is missing, or is a sequence.
+            LoweringError: The input is missing, or is no tensor.
         """
         value = self.inputs[number] if number < len(self.inputs) else None
         if not isinstance(value, Tensor):
-            kind = "is missing" if value is None else "is a sequence"
+            kind = {type(None): "is missing", Maps: "is a map"}.get(type(value), "is a sequence")
             raise LoweringError(f"input {number} {kind}; a tensor is expected")
         return value
 
@@ -166,6 +186,10 @@ class Call:
     def attribute(self, name: str) -> Any:
         """Return an attribute unchanged, or None if it is omitted."""
         return self.node.attributes.get(name)
+
+    def kept(self, *names: str) -> dict[str, Any]:
+        """Return those of the named attributes that are given, unchanged."""
+        return {name: self.attribute(name) for name in names if name in self.node.attributes}
 
     def number(self, name: str, default: int | None = None) -> int:
         """Return an integer attribute; it is required if there is no default."""

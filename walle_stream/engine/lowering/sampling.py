@@ -36,6 +36,7 @@ _MODES = {
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
+@lowers("GridSample", domain="com.microsoft")
 @lowers("GridSample", kind=Kind.COMPOSITE)
 def _grid_sample(call: Call) -> Result:
     x, grid, builder = call.tensor(0), require_floating(call.tensor(1), "the grid"), call.builder

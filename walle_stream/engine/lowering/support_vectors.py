@@ -7,8 +7,9 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.activations import sigmoid
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.coupling import coupling, coupling_stages
 from walle_stream.engine.lowering.features import ML, floats, reals
-from walle_stream.engine.lowering.registry import Call, Result, lowers
+from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, lowers
 from walle_stream.engine.lowering.scores import (
     as_matrix,
     both_sides,
@@ -19,8 +20,7 @@ from walle_stream.engine.lowering.scores import (
     transformed,
 )
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.region import Region, View
-from walle_stream.engine.rules import FLOAT32, check_size
+from walle_stream.engine.rules import FLOAT32, FLOAT64, check_size
 from walle_stream.errors import LoweringError, ShapeError
 
 _BINARY = 2
@@ -28,7 +28,7 @@ _SURE = 1e-7
 """Smallest distance of a pair's probability from 0 and 1."""
 
 _COUPLED_MAX = 256
-"""Largest number of classes whose probabilities are coupled; each takes a step of elimination."""
+"""Largest number of classes whose probabilities are coupled; each takes steps of a sweep."""
 
 
 @lowers("SVMRegressor", domain=ML)
@@ -48,22 +48,12 @@ def _svm_regressor(call: Call) -> Result:
 
 @lowers("SVMClassifier", domain=ML)
 def _svm_classifier(call: Call) -> Result:
-    builder, x = call.builder, as_matrix(call, floats(call))
-    names, transform = labels(call, "classlabels_ints"), call.text("post_transform", "NONE")
-    classes = 1 if names is None else len(names)
-    coefficients = reals(call, "coefficients")
-    sizes = call.list("vectors_per_class") or ()
-    votes, has_proba = None, False
-    if sum(sizes) > 0:
-        if len(sizes) != classes or min(sizes) < 0:
-            raise ShapeError(f"vectors_per_class {list(sizes)} of {classes} classes")
-        scores = _pairs(call, x, sizes, coefficients)
-        votes = _votes(builder, scores, classes)
-        if len(reals(call, "prob_a")):
-            scores, has_proba = _probabilities(call, scores, classes), True
-    else:
-        scores = _linear(call, x, classes, coefficients)
-    ranked = scores if votes is None else votes
+    has_proba = len(reals(call, "prob_a")) > 0 and sum(call.list("vectors_per_class") or ()) > 0
+    if has_proba and call.wants(1):
+        return coupling_stages(call, labels(call, "classlabels_ints"))
+    builder, transform = call.builder, call.text("post_transform", "NONE")
+    names, scores, ranked = _classified(call, floats(call))
+    classes, coefficients = 1 if names is None else len(names), reals(call, "coefficients")
     if len(reals(call, "rho")) == 1 and classes == 1:
         label = labelled_by_sign(builder, ranked, names, 0.0, inclusive=False)
     else:
@@ -77,6 +67,20 @@ def _svm_classifier(call: Call) -> Result:
     if scores.shape[1] == 1 and classes == _BINARY and transform != "PROBIT":
         scores = both_sides(builder, scores)
     return label, builder.cast(transformed(builder, scores, transform), FLOAT32)
+
+
+def _classified(call: Call, x: Tensor) -> tuple[Array | None, Tensor, Tensor]:
+    # labels, the scores of pairs or of classes, and votes for classes or the same scores
+    x, names = as_matrix(call, x), labels(call, "classlabels_ints")
+    classes, coefficients = 1 if names is None else len(names), reals(call, "coefficients")
+    sizes = call.list("vectors_per_class") or ()
+    if sum(sizes) <= 0:
+        scores = _linear(call, x, classes, coefficients)
+        return names, scores, scores
+    if len(sizes) != classes or min(sizes) < 0:
+        raise ShapeError(f"vectors_per_class {list(sizes)} of {classes} classes")
+    scores = _pairs(call, x, sizes, coefficients)
+    return names, scores, _votes(call.builder, scores, classes)
 
 
 def _linear(call: Call, x: Tensor, classes: int, coefficients: Array) -> Tensor:
@@ -118,53 +122,27 @@ def _votes(builder: Builder, scores: Tensor, classes: int) -> Tensor:
     return builder.add(builder.matmul(won, builder.constant(change)), builder.constant(lost))
 
 
-def _probabilities(call: Call, scores: Tensor, classes: int) -> Tensor:
-    # pairs by Platt, classes by the least squares of Wu, Lin and Weng (2004); this computes the
-    # exact minimum, which libsvm approximates iteratively
-    builder, pairs = call.builder, [*combinations(range(classes), 2)]
+@lowers("SVMClassifier", domain=INNER_DOMAIN)
+def _first_stage(call: Call) -> Result:
+    # labels, and what the sweeps need; in float64, as libsvm: the slopes of pairs enlarge errors
+    names, scores, votes = _classified(call, call.builder.cast(floats(call), FLOAT64))
+    classes = votes.shape[1]
+    label = labelled(call.builder, greatest(call.builder, votes), names)
+    return label, *coupling(call.builder, _first_of_pairs(call, scores, classes), classes)
+
+
+def _first_of_pairs(call: Call, scores: Tensor, classes: int) -> Tensor:
+    # (pairs, N): for each pair the probability of its first class, by Platt
+    builder, pairs = call.builder, classes * (classes - 1) // 2
     a, b = reals(call, "prob_a"), reals(call, "prob_b")
-    if not len(a) == len(b) == len(pairs):
-        raise ShapeError(f"{len(a)} prob_a and {len(b)} prob_b of {len(pairs)} pairs")
+    if not len(a) == len(b) == pairs:
+        raise ShapeError(f"{len(a)} prob_a and {len(b)} prob_b of {pairs} pairs")
     if classes > _COUPLED_MAX:
         raise LoweringError(f"probabilities of {classes} classes, more than {_COUPLED_MAX}")
-    line = builder.add(
-        builder.mul(scores, builder.constant(a.astype(scores.dtype))),
-        builder.constant(b.astype(scores.dtype)),
-    )
-    first = sigmoid(builder, builder.neg(line))
-    first = builder.minimum(builder.maximum(builder.cast(first, "float64"), _SURE), 1 - _SURE)
-    second = builder.sub(1, first)
-    if classes == _BINARY:
-        return builder.cast(moves.concat(builder, [first, second], 1), scores.dtype)
-    return builder.cast(_coupled(builder, first, second, classes), scores.dtype)
-
-
-def _coupled(builder: Builder, first: Tensor, second: Tensor, classes: int) -> Tensor:
-    rows, pairs = first.shape
-    check_size((rows, classes, classes + 1))
-    regions = [
-        Region((rows,), View(number, (pairs,)), View(offset, (classes * classes,)), source)
-        for number, (i, j) in enumerate(combinations(range(classes), 2))
-        for source, offset in ((0, i * classes + j), (1, j * classes + i))
-    ]
-    matrix = builder.raster([first, second], (rows, classes, classes), regions, 0)
-    turned = moves.transpose(builder, matrix, (0, 2, 1))
-    diagonal = builder.constant(np.eye(classes))
-    squares = builder.sum(builder.mul(turned, turned), [2])
-    # adding 1 everywhere makes the matrix invertible; as probabilities sum to 1, it adds a constant
-    left = builder.add(builder.sub(builder.mul(squares, diagonal), builder.mul(turned, matrix)), 1)
-    right = builder.broadcast(builder.constant(1.0), (rows, classes, 1))
-    system = moves.concat(builder, [left, right], 2)
-    for number in range(classes):
-        pivot = moves.slice_axis(builder, system, 1, number, number + 1)
-        pivot = builder.div(pivot, moves.slice_axis(builder, pivot, 2, number, number + 1))
-        column = moves.slice_axis(builder, system, 2, number, number + 1)
-        unit = builder.constant(np.eye(classes)[number].reshape(1, classes, 1))
-        system = builder.sub(system, builder.mul(builder.sub(column, unit), pivot))
-    solved = builder.reshape(
-        moves.slice_axis(builder, system, 2, classes, classes + 1), (rows, classes)
-    )
-    return builder.div(solved, builder.sum(solved, [1]))
+    slopes, offsets = (builder.constant(-numbers, FLOAT64) for numbers in (a, b))
+    line = builder.add(builder.mul(scores, slopes), offsets)
+    first = moves.transpose(builder, sigmoid(builder, line), (1, 0))
+    return builder.clip(first, _SURE, 1 - _SURE)
 
 
 def _kernels(call: Call, x: Tensor, vectors: Array) -> Tensor:

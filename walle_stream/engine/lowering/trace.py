@@ -15,7 +15,7 @@ from walle_stream.engine.limits import Budget, Limits
 from walle_stream.engine.lowering.builder import Builder, Compute, ValueUnknown
 from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
 from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rules
-from walle_stream.engine.program import Array, ShapeUnknown, Tensor
+from walle_stream.engine.program import Array, Maps, ShapeUnknown, Tensor
 from walle_stream.errors import EngineError, LoweringError
 
 type Functions = Mapping[OperatorKey, Function]
@@ -145,6 +145,8 @@ def tensors_of(value: Value) -> list[Tensor]:
     """Return the tensors of a value: a tensor itself, those of a sequence in order, or none."""
     if isinstance(value, Tensor):
         return [value]
+    if isinstance(value, Maps):
+        return [value.keys, value.values]
     return [] if value is None else [tensor for element in value for tensor in tensors_of(element)]
 
 

@@ -11,7 +11,7 @@ from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Model
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.module import Backend as EngineBackend
-from walle_stream.engine.module import GraphRunner
+from walle_stream.engine.module import GraphRunner, plain
 from walle_stream.engine.onnx.importer import OPSETS, import_model
 from walle_stream.errors import EngineError, ModelError
 
@@ -38,7 +38,7 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
         if len(arrays) > len(names):
             raise EngineError(f"{len(arrays)} inputs are given, more than {len(names)}")
         named = dict(zip(names, arrays, strict=False))
-        return tuple(self._runner.run(checked_inputs(graph, named)))
+        return tuple(map(plain, self._runner.run(checked_inputs(graph, named))))
 
 
 class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here

@@ -4,6 +4,7 @@ Checks find files that could do harm: truncated files, cycles, and data outside 
 Lowering checks the inputs of operators.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from walle_stream.engine.graph import (
     AttributeReference,
     Function,
     Graph,
+    MapType,
     Model,
     Node,
     OperatorKey,
@@ -33,6 +35,7 @@ from walle_stream.engine.graph import (
     ValueType,
 )
 from walle_stream.engine.lowering.element_types import element_type
+from walle_stream.engine.lowering.registry import NEWEST
 from walle_stream.engine.onnx.checks import (
     check_calls,
     check_names,
@@ -46,11 +49,17 @@ from walle_stream.errors import EngineError, LoweringError, ModelError
 
 DOMAIN_NAMES = {"ai.onnx": ""}
 
-OPSETS: Final = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1}
-"""The newest version of each of ONNX's domains that this engine knows."""
+OPSETS: Final = {
+    "": NEWEST, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1,
+    "com.microsoft": 1,
+}  # fmt: skip
+"""The newest version of each domain that this engine knows."""
 
 DEPTH_MAX: Final = 32
 """Largest nesting depth of graphs, and of types."""
+
+_LETTER: Final = re.compile(r"[^\W\d_]")
+"""The name of a size has one; others ("", "?", "-1") stand for another unknown size each time."""
 
 _PLAIN_ATTRIBUTES = {
     AttributeProto.FLOAT: "f",
@@ -282,7 +291,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
     """Read the type of an input or output, nested in ``depth`` others; None if it has no type.
 
     Raises:
-        ModelError: The type is a map or opaque, or is nested too deeply.
+        ModelError: The type is opaque, or is nested too deeply.
     """
     if depth > DEPTH_MAX:
         raise ModelError(f"its type is nested in more than {DEPTH_MAX} others")
@@ -298,7 +307,8 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
         case "optional_type":
             return OptionalType(value_type(proto.optional_type.elem_type, depth + 1))
         case "map_type":
-            raise ModelError("this engine does not support maps: export the model without ZipMap")
+            kind = proto.map_type
+            return MapType(element_type(kind.key_type), value_type(kind.value_type, depth + 1))
         case "opaque_type":
             raise ModelError("values of an opaque type cannot be read")
     return None
@@ -312,4 +322,5 @@ def _dim(proto: Any) -> int | str | None:
     if which != "dim_param":
         return None
     _check_text(proto.dim_param)
-    return proto.dim_param or None
+    is_symbol = _LETTER.search(proto.dim_param) and proto.dim_param != "None"
+    return str(proto.dim_param) if is_symbol else None

@@ -11,11 +11,10 @@ import resource
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from onnx import ModelProto, numpy_helper
@@ -23,8 +22,9 @@ from onnx import ModelProto, numpy_helper
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Limits
-from walle_stream.engine.module import GraphRunner
+from walle_stream.engine.module import GraphRunner, arrays_of
 from walle_stream.engine.onnx.importer import parse_model
+from walle_stream.engine.program import Data
 from walle_stream.errors import SpecError, WalleError
 from walle_stream.testing.onnx.cases import Case, read_cases
 from walle_stream.testing.onnx.input_mutations import Named, mutate_inputs
@@ -152,11 +152,9 @@ def run_mutation(mutation: Mutation, folder: Path) -> dict[str, str]:
     return {"outcome": "ran", "key": "", "text": ""}
 
 
-def _look_at(values: Sequence[Any]) -> None:
-    for each in values:
-        if isinstance(each, list):
-            _look_at(each)
-        elif each is not None and not isinstance(each, np.ndarray):
+def _look_at(values: list[Data]) -> None:
+    for each in arrays_of(values):
+        if not isinstance(each, np.ndarray):
             raise TypeError(f"an output is a {type(each).__name__}")
 
 

@@ -27,6 +27,7 @@ def small_cases() -> list[Case]:
         "sequence": (_sequence(), (x,)),
         "external": (_external(), (x,)),
         "sparse": (_sparse(), (x,)),
+        "maps": (_maps(), (x,)),
         "text": (_text(), (np.array(["a b", "c"], object),)),
     }
     return [
@@ -60,7 +61,8 @@ def _model(
     graph = helper.make_graph(
         nodes, "small", inputs, outputs, initializer=constants, sparse_initializer=sparse
     )
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
+    versions = {"": 21, "local": 1, "ai.onnx.ml": 1}
+    imports = [helper.make_opsetid(*version) for version in versions.items()]
     return helper.make_model(graph, opset_imports=imports, **more)
 
 
@@ -199,6 +201,23 @@ def _sparse() -> ModelProto:
         [helper.make_node("Add", ["x", "w"], ["y"])],
         [_value("x", _FLOAT, [2, 3])], [_value("y", _FLOAT, [2, 3])], sparse=[sparse],
     )  # fmt: skip
+
+
+def _maps() -> ModelProto:
+    # a classifier of support vectors, as scikit-learn's exports end
+    classifier = helper.make_node(
+        "SVMClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", kernel_type="RBF",
+        kernel_params=[0.5, 0.0, 3.0], support_vectors=[0.0, 1.0, 2.0] * 3, rho=[0.0, 0.1, 0.2],
+        vectors_per_class=[1, 1, 1], coefficients=[1.0] * 6, prob_a=[-1.0] * 3, prob_b=[0.1] * 3,
+        classlabels_ints=[1, 2, 3],
+    )  # fmt: skip
+    zipped = helper.make_node(
+        "ZipMap", ["scores"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[1, 2, 3]
+    )
+    kind = helper.make_map_type_proto(_INT, helper.make_tensor_type_proto(_FLOAT, []))
+    scores = helper.make_value_info("y", helper.make_sequence_type_proto(kind))
+    outputs = [_value("label", _INT, ["N"]), scores]
+    return _model([classifier, zipped], [_value("x", _FLOAT, ["N", 3])], outputs)
 
 
 def _text() -> ModelProto:

@@ -85,7 +85,7 @@ def test_a_task_on_a_host_is_worked_on_like_one_in_a_folder(bench, http_group):
 
 def test_a_host_without_the_repository_says_who_makes_it(bench, http_group):
     bench.begin()
-    with pytest.raises(RefNotFoundError, match=r"no scenario 'otto' in http.*made there"):
+    with pytest.raises(RefNotFoundError, match=r"no scenario 'otto' in http.*make an empty repository"):
         init_task(http_group, TaskRef("otto", "intent"), bench.root / "otto")
     started = init_task(http_group, TaskRef("shop", "intent"), bench.root / "intent")
     assert log_task(bench.group, started.ref)[0].commit == started.commit

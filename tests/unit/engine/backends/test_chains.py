@@ -6,6 +6,7 @@ import pytest
 from walle_stream.engine.backends.numpy import NumpyBackend
 from walle_stream.engine.backends.reference import Interpreter, compute
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.moves import concat
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Program, Tensor
 
@@ -55,3 +56,12 @@ def test_a_loop_writes_over_what_it_read_last():
     buffers = plan.placement.buffers
     assert buffers[plan.program.outputs[0]] is buffers[plan.program.steps[0].output]
     assert plan.placement.arena_bytes == 2 * data.nbytes
+
+
+def test_a_raster_reads_a_spread_constant_as_rows_of_elements():
+    builder = Builder(compute)
+    x = Tensor((2, 3), np.dtype(np.float32), name="x")
+    ones = builder.broadcast(builder.constant(np.float32(1)), (2, 1))
+    program = Program([x], [concat(builder, [x, ones], 1)], builder.steps)
+    assert ones.data.strides == (0, 0)
+    ran(program, np.arange(6, dtype=np.float32).reshape(2, 3))

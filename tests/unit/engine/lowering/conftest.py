@@ -36,8 +36,8 @@ def _run(node: Node, given: dict[str, Any], constants: dict[str, Any], backend: 
 
 def _node(operator: str, inputs: Sequence[Any], **given: Any) -> tuple[Node, dict[str, Any]]:
     names = tuple("" if each is None else f"x{number}" for number, each in enumerate(inputs))
-    outputs = given.pop("outputs", 1)
-    made = tuple(f"y{number}" for number in range(outputs))
+    outputs, omitted = given.pop("outputs", 1), given.pop("omitted", ())
+    made = tuple("" if number in omitted else f"y{number}" for number in range(outputs))
     version, domain = given.pop("version", 28), given.pop("domain", "")
     node = Node(operator, names, made, given, "it", domain, version)
     return node, {name: np.asarray(each) for name, each in zip(names, inputs, strict=True) if name}

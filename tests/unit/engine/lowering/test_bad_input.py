@@ -26,6 +26,7 @@ TEXT = np.array(["a", "b"], object)
         ("Expand", [X, np.array([2**40, 2**40, 1, 3])], {}, ShapeError),
         ("Expand", [X, np.array([-1])], {}, ShapeError),
         ("Concat", [X, X[0]], {"axis": 1}, ShapeError),
+        ("Concat", [X, X[:, 0]], {"axis": 1}, ShapeError),
         ("Split", [X], {"num_outputs": 2**32}, LoweringError),
         ("Split", [X], {"num_outputs": 0}, LoweringError),
         ("Split", [X], {"num_outputs": -1}, LoweringError),

@@ -191,29 +191,105 @@ def test_pairs_of_classes_vote(run_node, kind, classes):
     assert labels.tolist() == (5 + votes.argmax(1)).tolist()
 
 
-def test_probabilities_of_pairs_are_coupled(run_node):
-    a, b = np.float32([-1, -2, -0.5]), np.float32([0.1, 0.2, 0.3])
-    _, scores = classified(run_node, 3, b"RBF", prob_a=floats(a), prob_b=floats(b))
-    np.testing.assert_allclose(scores.sum(1), 1, rtol=1e-6)
-    pairs = 1 / (1 + np.exp(pair_scores(b"RBF", 3) * a + b))
-    for row, made in zip(pairs, scores.astype(np.float64), strict=True):
-        r = np.zeros((3, 3))
-        for number, (i, j) in enumerate(itertools.combinations(range(3), 2)):
-            r[i, j], r[j, i] = row[number], 1 - row[number]
+def multiclass_probability(r):
+    # libsvm's function of this name, line by line
+    k = len(r)
+    q = [[sum(r[j][t] ** 2 for j in range(k) if j != t) if t == i else -r[i][t] * r[t][i]
+          for i in range(k)] for t in range(k)]  # fmt: skip
+    p = [1 / k] * k
+    for sweeps in range(max(100, k)):
+        qp = [sum(q[t][j] * p[j] for j in range(k)) for t in range(k)]
+        pqp = sum(p[t] * qp[t] for t in range(k))
+        if max(abs(qp[t] - pqp) for t in range(k)) < 0.005 / k:
+            return p, sweeps
+        for t in range(k):
+            diff = (-qp[t] + pqp) / q[t][t]
+            p[t] += diff
+            pqp = (pqp + diff * (diff * q[t][t] + 2 * qp[t])) / (1 + diff) / (1 + diff)
+            for j in range(k):
+                qp[j] = (qp[j] + diff * q[t][j]) / (1 + diff)
+                p[j] /= 1 + diff
+    return p, max(100, k)
 
-        def loss(p, r=r):
-            return sum(
-                (r[j, i] * p[i] - r[i, j] * p[j]) ** 2 for i in range(3) for j in range(3) if i != j
-            )
 
-        steps = [np.eye(3)[i] - np.eye(3)[j] for i in range(3) for j in range(3) if i != j]
-        assert all(loss(made) <= loss(made + 1e-3 * step) for step in steps)
+def coupled(scores, a, b):
+    # for rows of scores of pairs: probabilities of classes, and the sweeps of each row
+    classes = round((1 + math.sqrt(1 + 8 * scores.shape[1])) / 2)
+    rows, sweeps = [], []
+    for row in np.clip(1 / (1 + np.exp(scores * a + b)), 1e-7, 1 - 1e-7).tolist():
+        r = np.zeros((classes, classes))
+        for first, (i, j) in zip(row, itertools.combinations(range(classes), 2), strict=True):
+            r[i, j], r[j, i] = first, 1 - first
+        p, count = multiclass_probability(r.tolist())
+        rows.append(p)
+        sweeps.append(count)
+    return np.array(rows), sweeps
 
 
-def test_the_probability_of_a_pair_is_platts(run_node):
-    _, scores = classified(run_node, 2, b"LINEAR", prob_a=(-1.5,), prob_b=(0.25,))
-    first = 1 / (1 + np.exp(pair_scores(b"LINEAR", 2) * -1.5 + 0.25))
-    np.testing.assert_allclose(scores, np.concatenate([first, 1 - first], 1), rtol=1e-4)
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_libsvms(run_node, kind, classes):
+    pairs = classes * (classes - 1) // 2
+    a, b = np.array([-1.5, -2, -0.5])[:pairs], np.array([0.25, 0.5, 0.75])[:pairs]
+    labels, scores = classified(run_node, classes, kind, prob_a=floats(a), prob_b=floats(b))
+    want, _ = coupled(pair_scores(kind, classes), a, b)
+    np.testing.assert_allclose(scores, want, rtol=0, atol=2e-6)
+    assert labels.tolist() == classified(run_node, classes, kind)[0].tolist()
+
+
+def coupling(classes, scores, **given):
+    # pair (i, j) has the score of column number: a support vector for each pair and class
+    pairs = [*itertools.combinations(range(classes), 2)]
+    vectors, coefficients = np.zeros((0, len(pairs))), np.zeros((classes - 1, 0))
+    for label in range(classes):
+        own = [number for number, pair in enumerate(pairs) if pair[0] == label]
+        rows = np.zeros((classes - 1, len(own)))
+        for column, number in enumerate(own):
+            rows[pairs[number][1] - 1, column] = 1
+        vectors = np.concatenate([vectors, np.eye(len(pairs))[own]])
+        coefficients = np.concatenate([coefficients, rows], 1)
+    return {
+        "vectors_per_class": tuple(range(classes - 1, -1, -1)), "rho": (0.0,) * len(pairs),
+        "support_vectors": floats(vectors), "coefficients": floats(coefficients),
+        "prob_a": (-1.0,) * len(pairs), "prob_b": (0.0,) * len(pairs),
+        "classlabels_ints": tuple(range(classes)), **given,
+    }, scores.astype(np.float32)  # fmt: skip
+
+
+@pytest.mark.parametrize("classes", [2, 4, 9])
+@pytest.mark.parametrize("scale", [0.01, 1, 30])
+def test_each_row_ends_after_its_own_number_of_sweeps(run_node, classes, scale):
+    drawn = RNG.standard_normal((40, classes * (classes - 1) // 2)) * scale
+    given, x = coupling(classes, drawn)
+    _, scores = run_node("SVMClassifier", [x], domain=ML, outputs=2, **given)
+    want, sweeps = coupled(x.astype(np.float64), -1.0, 0.0)
+    np.testing.assert_allclose(scores, want, rtol=0, atol=1e-6)
+    assert len(set(sweeps)) > (classes > 2 and scale >= 1)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_of_no_rows_and_of_rows_of_nan(run_node, classes):
+    given, x = coupling(classes, np.zeros((0, classes * (classes - 1) // 2)))
+    _, scores = run_node("SVMClassifier", [x], domain=ML, outputs=2, **given)
+    assert scores.shape == (0, classes)
+    unsure = np.full((1, x.shape[1]), np.nan, np.float32)
+    _, scores = run_node("SVMClassifier", [unsure], domain=ML, outputs=2, **given)
+    np.testing.assert_allclose(scores, 1 / classes)
+
+
+def test_labels_alone_need_no_probabilities(run_node, count_steps):
+    given, x = coupling(3, RNG.standard_normal((5, 3)))
+    both = run_node("SVMClassifier", [x], domain=ML, outputs=2, **given)
+    alone = run_node("SVMClassifier", [x], domain=ML, outputs=1, **given)
+    np.testing.assert_array_equal(alone[0], both[0])
+    steps = [count_steps("SVMClassifier", [x], domain=ML, outputs=n, **given) for n in (1, 2)]
+    assert steps[0] < steps[1]
+
+
+def test_pairs_without_both_numbers_of_platt_are_refused(run_node):
+    given, x = coupling(3, np.zeros((1, 3)), prob_a=(-1.0,) * 2)
+    with pytest.raises(EngineError, match=r"SVMClassifier.*2 prob_a and 3 prob_b of 3 pairs"):
+        run_node("SVMClassifier", [x], domain=ML, outputs=2, **given)
 
 
 def test_a_classifier_without_support_vectors_is_linear(run_node):

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
+from walle_stream.engine import load_bytes
 from walle_stream.engine.backends import backend_named
+from walle_stream.engine.graph import MapType, SequenceType, TensorType
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.backend import prepare
 from walle_stream.engine.onnx.checks import CALLS_MAX
@@ -283,14 +285,34 @@ def test_types_within_types_are_bounded():
         import_model(proto)
 
 
-def test_a_map_is_refused_with_its_name():
+def test_types_of_maps_are_read():
     proto = model()
-    proto.graph.output[0].type.map_type.key_type = TensorProto.INT64
-    assert "output 'y': this engine does not support maps" in refused(proto)
+    maps = proto.graph.output[0].type.sequence_type.elem_type.map_type
+    maps.key_type = TensorProto.INT64
+    maps.value_type.tensor_type.elem_type = FLOAT
+    found = MapType(np.dtype(np.int64), TensorType(np.dtype(np.float32)))
+    assert import_model(proto).graph.outputs == {"y": SequenceType(found)}
+
+
+def test_scores_by_label_are_what_onnx_calls_maps():
+    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[5, 6])
+    proto = model([node], outputs=[helper.make_empty_tensor_value_info("y")])
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    assert prepare(proto).run([np.float32([1, 2])]) == ([{5: 1.0, 6: 2.0}],)
 
 
 def test_a_declared_size_below_zero_is_not_known():
     assert import_model(model(inputs=[value("x", shape=[-1])])).graph.inputs["x"].shape == (None,)
+
+
+@pytest.mark.parametrize("name", ["", "?", "-1", "*", "_", "None"])
+def test_a_size_without_a_name_is_another_one_each_time(name):
+    proto = model([helper.make_node("Add", ["x", "z"], ["y"])],
+                  inputs=[value("x", shape=[name, name]), value("z", shape=[name])])  # fmt: skip
+    module = load_bytes(proto.SerializeToString())
+    assert [kind.shape for kind in module.inputs.values()] == [(None, None), (None,)]
+    x, z = np.ones((2, 3), np.float32), np.ones(1, np.float32)
+    assert module.run({"x": x, "z": z})["y"].tolist() == [[2, 2, 2]] * 2
 
 
 def test_an_attribute_of_an_unknown_type_is_refused():
