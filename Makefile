@@ -108,13 +108,15 @@ fuzz-guest: setup ## 200,000 random programs of two devices in one VM, which mus
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: gates conformance conformance-peers
+.PHONY: gates conformance conformance-peers zoo
 gates: setup ## decisions of release gates on simulated fleets; half an hour of one core
 	@$(PY) bench/gates.py $(ARGS)
 conformance: setup ## ONNX's conformance cases, counted by backend of the tensor engine
 	@$(PY) -W ignore -m walle_stream.testing.onnx.report --json bench/results/conformance.json $(ARGS)
 conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
+zoo: setup ## real models of other packages beside onnxruntime (installed in .venv-peers); downloads 600 MB once, see docs/engine.md
+	@$(PY) -W ignore -m tests.zoo $(ARGS)
 
 .PHONY: bench-pipeline bench-durability bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
     bench-cloud bench-calls bench-ipv bench-engine bench-release bench-report

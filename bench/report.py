@@ -34,6 +34,7 @@ from tunnel_parts.tables import tables as tunnel_tables
 from vm_parts.plot import figure
 from vm_parts.tables import Table, tables
 
+from tests.zoo.tables import tables as zoo_tables
 from walle_stream.testing.chaos.report import REPORT_FORMAT, FaultReport, render
 from walle_stream.testing.onnx.report import table as conformance_table
 
@@ -306,6 +307,17 @@ def engine_lines(result: dict) -> list[str]:
     )
 
 
+def zoo_lines(result: dict) -> list[str]:
+    """Return the tables of the real models."""
+    return _section(
+        "Engines: real models that packages ship",
+        f"onnxruntime {result['versions']['onnxruntime']}, rounds: "
+        f"{result['settings']['rounds']}; numpy {result['versions']['numpy']}. "
+        f"{_where(result)}.{_trial(result)}",
+        zoo_tables(result),
+    )
+
+
 def release_lines(result: dict) -> list[str]:
     """Return the tables of the release service."""
     settings = result["settings"]
@@ -383,6 +395,7 @@ RENDERERS = {
     "cloud.json": cloud_lines,
     "calls.json": calls_lines,
     "engine.json": engine_lines,
+    "zoo.json": zoo_lines,
     "release.json": release_lines,
     "gates.json": gates_lines,
     "chaos.json": chaos_lines,

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,12 @@ def main() -> int:
     warnings.simplefilter("ignore")
     engine, model, inputs, outputs, *names = sys.argv[1:]
     with np.load(inputs) as file:
-        given = {name: file[name] for name in file.files}
+        given = {name: _texts(file[name]) for name in file.files}
     began = time.perf_counter()
     run = {"walle": _walle, "onnxruntime": _onnxruntime, "mnn": _mnn}[engine](model, given, names)
     made = run()
     ready_s = time.perf_counter() - began
-    np.savez(outputs, *made)
+    np.savez(outputs, *_flat(made))
     print(json.dumps({"ready_s": ready_s}), file=answers, flush=True)
     for line in sys.stdin:
         wall, cpu = time.perf_counter(), time.process_time()
@@ -41,6 +41,23 @@ def main() -> int:
         taken = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
         print(json.dumps(taken), file=answers, flush=True)
     return 0
+
+
+def _texts(data: Any) -> Any:
+    # a file has texts of a fixed width, engines want objects
+    return data.astype(object) if data.dtype.kind == "U" else data
+
+
+def _flat(made: Iterable[Any]) -> Iterator[Any]:
+    """Give the arrays of any outputs: a map's keys and values, a sequence's elements."""
+    for each in made:
+        if isinstance(each, Mapping):
+            yield from (np.array(list(each)), np.array(list(each.values())))
+        elif isinstance(each, (list, tuple)):
+            yield from _flat(each)
+        else:
+            array = np.asarray(each)
+            yield array.astype(str) if array.dtype.kind == "O" else array
 
 
 def _walle(model: str, given: Arrays, names: list[str]) -> Run:

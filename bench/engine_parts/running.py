@@ -4,7 +4,7 @@ import json
 import math
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -107,7 +107,7 @@ class Child:
     def _last_words(self) -> str:
         code = self._process.wait()
         lines = self._said.read_text("utf-8", "replace").strip().splitlines() or ["no message"]
-        return f"exit code {code}: {lines[-1][:200]}"
+        return f"exit code {code}: {lines[-1][:400]}"
 
 
 def _surroundings(*, is_ours: bool) -> dict[str, str]:
@@ -119,8 +119,37 @@ def _surroundings(*, is_ours: bool) -> dict[str, str]:
     return {**given, **_ONE_THREAD}
 
 
-def measured(files: Files, runners: Runners, rounds: int, target_s: float) -> dict[str, Any]:
+type Made = Mapping[str, list[NDArray[Any]]]
+"""By contender, its outputs."""
+
+
+def differences(made: Made) -> dict[str, float]:
+    """Give ``max|a - b| / max|b|`` of the worst output, where b is onnxruntime's."""
+    wanted = made.get(ONNXRUNTIME.name)
+    if wanted is None:
+        return {}
+    return {
+        name: max(map(difference, arrays, wanted))
+        for name, arrays in made.items()
+        if arrays is not wanted
+    }
+
+
+def measured(
+    files: Files,
+    runners: Runners,
+    rounds: int,
+    target_s: float,
+    compare: Callable[[Made], dict[str, Any]] = differences,
+) -> dict[str, Any]:
     """Let all run one model, round by round in turns.
+
+    Args:
+        files: The model, its inputs, its outputs' names.
+        runners: The Python of each contender.
+        rounds: How often everyone runs it.
+        target_s: Seconds of a turn.
+        compare: What ``difference`` is, by contender.
 
     Returns:
         Figures of each contender, ratios of ours to theirs, differences of what they
@@ -135,7 +164,7 @@ def measured(files: Files, runners: Runners, rounds: int, target_s: float) -> di
             except ChildError as error:
                 failed[name] = str(error)
                 say(f"{name} does not run it: {error}")
-        difference = _differences({name: each.outputs() for name, each in children.items()})
+        difference = compare({name: each.outputs() for name, each in children.items()})
         # the first run after the one that planned shows how many fit into a turn
         counts = {
             name: max(1, math.ceil(target_s * 1e3 / each.run(1)["wall_ms"]))
@@ -166,18 +195,6 @@ def measured(files: Files, runners: Runners, rounds: int, target_s: float) -> di
         if OURS.name in figures and name != OURS.name
     }
     return {"contenders": figures, "ratios": ratios, "difference": difference, "failed": failed}
-
-
-def _differences(made: Mapping[str, list[NDArray[Any]]]) -> dict[str, float]:
-    """Give ``max|a - b| / max|b|`` of the worst output, where b is onnxruntime's."""
-    wanted = made.get(ONNXRUNTIME.name)
-    if wanted is None:
-        return {}
-    return {
-        name: max(map(difference, arrays, wanted))
-        for name, arrays in made.items()
-        if arrays is not wanted
-    }
 
 
 def difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
