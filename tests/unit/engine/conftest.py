@@ -1,11 +1,29 @@
 """Small models: as graphs, and as files where onnx is installed."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
+from walle_stream.engine.backends.running import Arenas
 from walle_stream.engine.graph import Graph, Model, Node, TensorType
 
 FLOAT = np.dtype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch):
+    """Another plan used the memory before: no run may find anything in its arena."""
+    lent = Arenas.lent
+
+    @contextmanager
+    def poisoning(self, plan):
+        with lent(self, plan) as arena:
+            if isinstance(arena.memory, np.ndarray):
+                arena.memory.fill(0xA5)
+            yield arena
+
+    monkeypatch.setattr(Arenas, "lent", poisoning)
 
 
 def node(operator, inputs, outputs, **attributes):

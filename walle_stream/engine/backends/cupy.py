@@ -13,7 +13,7 @@ import numpy as np
 from walle_stream.engine.backends.device_kernels import Device, IndexChecks, library_of, stored
 from walle_stream.engine.backends.library import Bound, strided
 from walle_stream.engine.backends.reference import Watch, compute
-from walle_stream.engine.backends.running import ArenaPlan, Instance
+from walle_stream.engine.backends.running import ArenaPlan, Arenas, Instance
 from walle_stream.engine.planning.elision import elide, is_plain
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.optimise import optimised
@@ -31,34 +31,27 @@ class CupyBackend:
     def __init__(self, device: Device | None = None) -> None:
         """Find the device; tests pass their own, with cupy's interface."""
         self._device = device or _cuda()
+        self._arenas = Arenas(self._allocate)
+
+    def _allocate(self, nbytes: int) -> Any:
+        return self._device.xp.empty(nbytes, np.dtype(np.uint8))
 
     def plan(self, program: Program) -> "CupyPlan":
         """Prepare a program; see ``engine.module.Backend``."""
-        return CupyPlan(optimised(program, compute), self._device)
+        return CupyPlan(optimised(program, compute), self._device, self._arenas)
 
 
 class CupyPlan(ArenaPlan):
     """A program with its memory on a device."""
 
-    def __init__(self, program: Program, device: Device) -> None:
-        """Place the tensors of a program."""
+    def __init__(self, program: Program, device: Device, arenas: Arenas) -> None:
+        """Place the tensors of a program in memory that plans share."""
         self.device = device
-        self._constants: dict[Tensor, Any] = {}
-        self._constants_lock = threading.Lock()
+        self.constants = _Constants(device)
         elision = elide(program)
         # tiles serve the cache of a CPU; a device runs a step as a whole
         loops = [Loop([step]) for step in elision.steps]
-        super().__init__(program, elision, loops, lambda: _Instance(self))
-
-    def constant(self, tensor: Tensor) -> Any:
-        """Return a constant on the device, which all runs share."""
-        with self._constants_lock:
-            array = self._constants.get(tensor)
-            if array is None:
-                assert tensor.data is not None, tensor  # noqa: S101
-                array = self.device.upload(tensor.data.reshape(tensor.shape))
-                self._constants[tensor] = array
-            return array
+        super().__init__(program, elision, loops, arenas, lambda memory: _Instance(self, memory))
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run the program; see ``engine.module.Plan``. A watch gets the times of launches.
@@ -73,12 +66,30 @@ class CupyPlan(ArenaPlan):
             raise EngineError(f"the device's memory is exhausted: {error}") from error
 
 
+class _Constants:
+    """Constants on the device, which all runs of a plan share. Thread-safe."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._arrays: dict[Tensor, Any] = {}
+        self._lock = threading.Lock()
+
+    def of(self, tensor: Tensor) -> Any:
+        with self._lock:
+            array = self._arrays.get(tensor)
+            if array is None:
+                assert tensor.data is not None, tensor  # noqa: S101
+                array = self._device.upload(tensor.data.reshape(tensor.shape))
+                self._arrays[tensor] = array
+            return array
+
+
 class _Instance(Instance):
-    def __init__(self, plan: CupyPlan) -> None:
+    def __init__(self, plan: CupyPlan, memory: Any) -> None:
         self._device, self._xp = plan.device, plan.device.xp
         self._checks = IndexChecks(plan.device, plan.elision.steps)
-        self._shared = plan
-        super().__init__(plan, self._xp.empty(plan.nbytes, np.dtype(np.uint8)))
+        self._shared = plan.constants
+        super().__init__(plan, memory)
 
     def view(self, tensor: Tensor) -> Any:
         alias = self._elision.aliases[tensor]
@@ -89,7 +100,7 @@ class _Instance(Instance):
         return strided(root, tensor.shape, alias.view, self._xp)
 
     def constant(self, tensor: Tensor) -> Any:
-        return self._shared.constant(tensor)
+        return self._shared.of(tensor)
 
     def stored(self, dtype: DType) -> DType:
         return stored(dtype)

@@ -4,7 +4,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,20 +21,64 @@ from walle_stream.engine.program import Array, DType, Program, Step, Tensor
 from walle_stream.errors import EngineError
 
 
+class Arena:
+    """Memory of one run at a time, and the plans that are bound to it."""
+
+    def __init__(self, memory: Any, nbytes: int) -> None:
+        """Take over the memory, an array of bytes."""
+        self.memory = memory
+        self.nbytes = nbytes
+        self.instances: WeakKeyDictionary[ArenaPlan, Instance] = WeakKeyDictionary()
+
+
+class Arenas:
+    """Arenas that all plans of a model share: one for each concurrent run. Thread-safe."""
+
+    def __init__(self, allocate: Callable[[int], Any]) -> None:
+        """Start without arenas; ``allocate`` makes an array of some bytes."""
+        self._allocate = allocate
+        self._free: list[Arena] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def lent(self, plan: "ArenaPlan") -> Iterator[Arena]:
+        """Lend an arena that is large enough, if possible one to which the plan is bound."""
+        with self._lock:
+            arena = max(self._free, key=partial(_suitable, plan), default=None)
+            if arena is not None:
+                self._free.remove(arena)
+        if arena is None:
+            arena = Arena(self._allocate(plan.nbytes), plan.nbytes)
+        elif arena.nbytes < plan.nbytes:
+            arena.instances.clear()  # the plans are bound again, so the smaller memory is freed
+            arena.memory = None
+            arena.memory = self._allocate(plan.nbytes)
+            arena.nbytes = plan.nbytes
+        try:
+            yield arena
+        finally:
+            with self._lock:
+                self._free.append(arena)
+
+
+def _suitable(plan: "ArenaPlan", arena: Arena) -> tuple[bool, bool, int]:
+    is_enough = arena.nbytes >= plan.nbytes
+    return plan in arena.instances, is_enough, -arena.nbytes if is_enough else arena.nbytes
+
+
 class ArenaPlan:
     """A program with its memory. Thread-safe: each concurrent run has its own instance."""
 
     def __init__(
-        self, program: Program, elision: Elision, loops: Sequence[Loop],
-        make: "Callable[[], Instance]",
+        self, program: Program, elision: Elision, loops: Sequence[Loop], arenas: Arenas,
+        make: "Callable[[Any], Instance]",
     ) -> None:  # fmt: skip
-        """Place the tensors; ``make`` makes an instance, and is called without the lock."""
+        """Place the tensors; ``make`` binds an instance to memory, which must not know the plan."""
         self.program = program
         self.elision = elision
         self.placement = place(program, elision, loops)
+        self._arenas = arenas
         self._make = make
-        self._free: list[Instance] = []
-        self._lock = threading.Lock()
 
     @property
     def nbytes(self) -> int:
@@ -42,15 +88,11 @@ class ArenaPlan:
     @contextmanager
     def instance(self) -> "Iterator[Instance]":
         """Lend an instance for a run, and keep it for the next run."""
-        with self._lock:
-            instance = self._free.pop() if self._free else None
-        if instance is None:
-            instance = self._make()
-        try:
+        with self._arenas.lent(self) as arena:
+            instance = arena.instances.get(self)
+            if instance is None:
+                instance = arena.instances[self] = self._make(arena.memory)
             yield instance
-        finally:
-            with self._lock:
-                self._free.append(instance)
 
 
 class Instance(ABC):

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from walle_stream.engine.derived import SHARED
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array
 
@@ -29,73 +30,67 @@ _TAKEN: Final = _SCALARS_ARE_FAST | _SCALARS_ARE_SLOW
 type Operands = tuple[list[Array], Array]
 
 
-class SpreadConstants:
-    """Lays out each constant once. Concurrent threads may do so twice."""
+def laid_out(
+    operator: Operator, inputs: Sequence[Array], roots: Sequence[Array | None],
+    output: Array,
+) -> Operands:  # fmt: skip
+    """Return views of the same elements that an elementwise operator processes faster.
 
-    def __init__(self) -> None:
-        """Start without constants."""
-        self._blocks: dict[Hashable, Array] = {}
-
-    def laid_out(
-        self, operator: Operator, inputs: Sequence[Array], roots: Sequence[Array | None],
-        output: Array,
-    ) -> Operands:  # fmt: skip
-        """Return views of the same elements that an elementwise operator processes faster.
-
-        ``roots`` has for each input the constant of which it is a view, or None. The constants must
-        live as long as this object. Inputs and output are returned unchanged if nothing is gained.
-        """
-        operands = list(inputs)
-        spread = [
-            number for number, root in enumerate(roots)
-            if root is not None and _is_spread(operator, operands[number])
-        ]  # fmt: skip
-        if operator not in _TAKEN or len(spread) != 1 or not output.size:
-            return operands, output
-        (number,) = spread
-        root = roots[number]
-        assert root is not None  # noqa: S101
-        others = [array for at, array in enumerate(operands) if at != number]
-        if all(array.flags.c_contiguous for array in (*others, output)):
-            return self._periodic(operands, number, root, output)
-        operands[number] = self._by_rows(operands[number], root)
+    ``roots`` has for each input the constant of which it is a view, or None. Inputs and output
+    are returned unchanged if nothing is gained.
+    """
+    operands = list(inputs)
+    spread = [
+        number for number, root in enumerate(roots)
+        if root is not None and _is_spread(operator, operands[number])
+    ]  # fmt: skip
+    if operator not in _TAKEN or len(spread) != 1 or not output.size:
         return operands, output
+    (number,) = spread
+    root = roots[number]
+    assert root is not None  # noqa: S101
+    others = [array for at, array in enumerate(operands) if at != number]
+    if all(array.flags.c_contiguous for array in (*others, output)):
+        return _periodic(operands, number, root, output)
+    operands[number] = _by_rows(operands[number], root)
+    return operands, output
 
-    def _periodic(self, operands: list[Array], number: int, root: Array, output: Array) -> Operands:
-        """View all operands as rows, each as long as several periods of the constant."""
-        view = operands[number]
-        axis = _dense_from(view)
-        if any(view.strides[at] for at in range(axis) if view.shape[at] > 1):
-            return operands, output
-        period = prod(view.shape[axis:])
-        times = _times(prod(view.shape[:axis]), period, view.itemsize)
-        if period >= RUN_MIN or times == 1:
-            return operands, output
-        key = (*_key(view, root, axis), times)
-        block = self._blocks.get(key)
-        if block is None:
-            block = self._blocks[key] = np.tile(view[(0,) * axis].reshape(-1), times)
-        shape = (output.size // block.size, block.size)
-        views = [array.reshape(shape) for at, array in enumerate(operands) if at != number]
-        views.insert(number, np.broadcast_to(block, shape))
-        return views, output.reshape(shape)
 
-    def _by_rows(self, view: Array, root: Array) -> Array:
-        """Lay out a constant over its last axes, if the other operands have gaps between rows."""
-        shape = view.shape
-        axis = view.ndim
-        while axis and prod(shape[axis:]) < RUN_MIN:
-            axis -= 1
-        block = view[(0,) * axis]
-        if block.flags.c_contiguous or block.nbytes > BLOCK_MAX_BYTES:
-            return view
-        if any(view.strides[at] for at in range(axis) if shape[at] > 1):
-            return view
-        key = _key(view, root, axis)
-        result = self._blocks.get(key)
-        if result is None:
-            result = self._blocks[key] = np.ascontiguousarray(block)
-        return np.broadcast_to(result, shape)
+def _periodic(operands: list[Array], number: int, root: Array, output: Array) -> Operands:
+    """View all operands as rows, each as long as several periods of the constant."""
+    view = operands[number]
+    axis = _dense_from(view)
+    if any(view.strides[at] for at in range(axis) if view.shape[at] > 1):
+        return operands, output
+    period = prod(view.shape[axis:])
+    times = _times(prod(view.shape[:axis]), period, view.itemsize)
+    if period >= RUN_MIN or times == 1:
+        return operands, output
+    longest = 1 << (times - 1).bit_length()  # a few lengths, whatever the shapes of plans
+    tiled = SHARED.of(
+        (longest, *_recipe(view, root, axis)), [root],
+        lambda: np.tile(view[(0,) * axis].reshape(-1), longest),
+    )  # fmt: skip
+    block = tiled[: times * period]
+    shape = (output.size // block.size, block.size)
+    views = [array.reshape(shape) for at, array in enumerate(operands) if at != number]
+    views.insert(number, np.broadcast_to(block, shape))
+    return views, output.reshape(shape)
+
+
+def _by_rows(view: Array, root: Array) -> Array:
+    """Lay out a constant over its last axes, if the other operands have gaps between rows."""
+    shape = view.shape
+    axis = view.ndim
+    while axis and prod(shape[axis:]) < RUN_MIN:
+        axis -= 1
+    block = view[(0,) * axis]
+    if block.flags.c_contiguous or block.nbytes > BLOCK_MAX_BYTES:
+        return view
+    if any(view.strides[at] for at in range(axis) if shape[at] > 1):
+        return view
+    result = SHARED.of(_recipe(view, root, axis), [root], lambda: np.ascontiguousarray(block))
+    return np.broadcast_to(result, shape)
 
 
 def _is_spread(operator: Operator, view: Array) -> bool:
@@ -124,6 +119,6 @@ def _times(repeats: int, period: int, itemsize: int) -> int:
     return next((row for row in rows if repeats % row == 0), 1)
 
 
-def _key(view: Array, root: Array, axis: int) -> tuple[Hashable, ...]:
+def _recipe(view: Array, root: Array, axis: int) -> tuple[Hashable, ...]:
     first = view.ctypes.data - root.ctypes.data
-    return id(root), first, view.shape[axis:], view.strides[axis:]
+    return first, view.shape[axis:], view.strides[axis:]

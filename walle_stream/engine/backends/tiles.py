@@ -7,7 +7,7 @@ import numpy as np
 
 from walle_stream.engine.backends.bound import bind
 from walle_stream.engine.backends.library import Bound, Run, strided
-from walle_stream.engine.backends.spreading import SpreadConstants
+from walle_stream.engine.backends.spreading import laid_out
 from walle_stream.engine.operators import ELEMENTWISE, Operator
 from walle_stream.engine.planning.elision import Elision
 from walle_stream.engine.planning.loops import Loop
@@ -16,13 +16,11 @@ from walle_stream.engine.program import Array, Step, Tensor
 type ViewOf = Callable[[Tensor], Array]
 
 
-def bind_chain(
-    steps: Sequence[Step], elision: Elision, view_of: ViewOf, constants: SpreadConstants
-) -> list[Bound]:
+def bind_chain(steps: Sequence[Step], elision: Elision, view_of: ViewOf) -> list[Bound]:
     """Bind successive steps without loose tensors, and return the calls in order.
 
-    ``view_of`` returns the view through which a tensor is read and written. ``elision`` and
-    ``constants`` belong to the plan.
+    ``view_of`` returns the view through which a tensor is read and written. ``elision``
+    belongs to the plan.
     """
     calls: list[Bound] = []
     number = 0
@@ -34,7 +32,7 @@ def bind_chain(
             number += 2
             continue
         roots = [_constant(elision.aliases[tensor].root) for tensor in step.inputs]
-        inputs, output = constants.laid_out(
+        inputs, output = laid_out(
             step.operator, [view_of(tensor) for tensor in step.inputs], roots, view_of(step.output)
         )
         calls.append(Bound(bind(step, inputs, output), step))
@@ -77,9 +75,12 @@ def _clip(low: Step, high: Step, view_of: ViewOf) -> Run:
     return lambda: clip(begin, end, out=output)
 
 
-def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConstants) -> list[Bound]:
-    """Bind the steps of a loop of several tiles, tile by tile; see ``bind_chain``."""
-    slots = _slots(loop, elision)
+def tiled(loop: Loop, elision: Elision, view_of: ViewOf, blocks: list[Array]) -> list[Bound]:
+    """Bind the steps of a loop of several tiles, tile by tile; see ``bind_chain``.
+
+    ``blocks`` has memory for tiles, which loops share as they run in succession.
+    """
+    slots = _slots(loop, elision, blocks)
     calls: list[Bound] = []
     for start in range(0, loop.rows, loop.rows_per_tile):
         stop = min(start + loop.rows_per_tile, loop.rows)
@@ -95,11 +96,11 @@ def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConsta
                 return whole
             return whole[(slice(None),) * axis + (slice(start, stop),)]
 
-        calls += bind_chain(loop.steps, elision, tile, constants)
+        calls += bind_chain(loop.steps, elision, tile)
     return calls
 
 
-def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
+def _slots(loop: Loop, elision: Elision, blocks: list[Array]) -> dict[Tensor, Array]:
     """Allocate a tile for each inner tensor of the loop, shared where lifetimes allow."""
     last: dict[Tensor, int] = {}
     for number, step in enumerate(loop.steps):
@@ -107,7 +108,7 @@ def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
             last[elision.aliases[tensor].root] = number
     inner = set(loop.inner)
     slots: dict[Tensor, Array] = {}
-    free: list[Array] = []
+    free = list(blocks)
     for number, step in enumerate(loop.steps):
         dying = [
             root for root in dict.fromkeys(elision.aliases[tensor].root for tensor in step.inputs)
@@ -125,6 +126,8 @@ def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
                 # by identity: arrays compare element by element
                 free = [block for block in free if block is not fit]
                 memory = np.empty(nbytes, np.uint8) if fit is None else fit
+                if fit is None:
+                    blocks.append(memory)
             slots[output] = memory[:nbytes].view(output.dtype)
         free += [slots[root].view(np.uint8) for root in dying]
     return slots

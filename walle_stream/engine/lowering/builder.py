@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.backends.library import strided
+from walle_stream.engine.derived import SHARED
 from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step, Tensor
@@ -163,7 +164,7 @@ class Builder:
         # a broadcast constant takes no memory
         region = whole(shape, view)
         validate_regions([region], [x.shape], shape)
-        data = strided(np.ascontiguousarray(self.value(x)), shape, view)
+        data = strided(_row_major(self.value(x)), shape, view)
         data.flags.writeable = False
         spread = self.constant(data)
         if spread.size > max(SPREAD_MAX, x.size):
@@ -183,7 +184,7 @@ class Builder:
         if x.size != prod(shape):
             raise ShapeError(f"shape {list(x.shape)} cannot become {list(shape)}")
         if x.data is not None:
-            return self.constant(x.data.reshape(shape))
+            return self.constant(_row_major(x.data).reshape(shape))
         flat = Region((x.size,), View(0, (1,)), View(0, (1,)))
         return self.raster([x], shape, [flat])
 
@@ -315,3 +316,9 @@ def common_shape(*shapes: Shape) -> Shape:
     except ValueError as error:
         listed = ", ".join(str(list(shape)) for shape in shapes)
         raise ShapeError(f"shapes {listed} do not fit each other") from error
+
+
+def _row_major(array: Array) -> Array:
+    if array.flags.c_contiguous or not array.size:
+        return array
+    return SHARED.of("row-major", [array], lambda: np.ascontiguousarray(array))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from walle_stream.engine.derived import SHARED
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.reading import readers, rewritten, view_of
 from walle_stream.engine.program import Array, Program, Step, Tensor
@@ -56,14 +57,19 @@ def row_of(tensor: Tensor, maker_of: Mapping[Tensor, Step]) -> Array | None:
     base = maker.inputs[0].data if maker.inputs else None
     if view is None or base is None or (view.strides[0] and tensor.shape[0] > 1):
         return None
-    return base.reshape(-1)[view.offset + view.strides[1] * np.arange(tensor.shape[1])]
+    offset, step, count = view.offset, view.strides[1], tensor.shape[1]
+    return SHARED.of(
+        ("row", offset, step, count), [base],
+        lambda: base.reshape(-1)[offset + step * np.arange(count)],
+    )  # fmt: skip
 
 
 def _scaled(step: Step, product: Step, row: Array) -> list[Step] | None:
     left, right = product.inputs
     if right.data is None or right.rank != 2:  # noqa: PLR2004  # a matrix
         return None
-    data = np.asarray(right.data * row)
+    known = right.data
+    data = SHARED.of("scaled", [known, row], lambda: np.asarray(known * row))
     weights = Tensor(right.shape, right.dtype, data, right.name)
     return [Step(Operator.MATMUL, (left, weights), step.outputs, {}, product.origin)]
 

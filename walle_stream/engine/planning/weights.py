@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from walle_stream.engine.derived import SHARED
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Program, Tensor
 
@@ -58,6 +59,7 @@ def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
             continue
         result = with_gaps(data)
         if result is not data:
+            SHARED.replace(data, result)  # other plans get the new layout at once
             changed[weights] = Tensor(weights.shape, weights.dtype, result, weights.name)
     if not changed:
         return program

@@ -122,9 +122,9 @@ def test_constants_are_uploaded_once_for_all_runs_at_the_same_time(device, monke
     fixed = Tensor((4,), FLOAT, np.arange(4, dtype=FLOAT))
     x, made = Tensor((4,), FLOAT), Tensor((4,), FLOAT)
     plan = CupyBackend(device).plan(Program([x], [made], [Step(Operator.ADD, (x, fixed), (made,))]))
-    assert plan.constant(fixed) is plan.constant(fixed)
+    assert plan.constants.of(fixed) is plan.constants.of(fixed)
     plan.run([np.zeros(4, FLOAT)])
-    assert len(plan._constants) == 1
+    assert len(plan.constants._arrays) == 1
 
 
 def test_strings_stay_on_the_host_between_steps_of_the_device(device):

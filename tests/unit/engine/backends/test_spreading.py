@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from walle_stream.engine.backends.spreading import BLOCK_MAX_BYTES, SpreadConstants
+from walle_stream.engine.backends.spreading import BLOCK_MAX_BYTES
+from walle_stream.engine.backends.spreading import laid_out as lay_out
 from walle_stream.engine.operators import Operator
 
 
 def laid_out(operator, x, constant, shape):
     spread = np.broadcast_to(constant, shape)
     output = np.empty(shape, x.dtype)
-    made = SpreadConstants().laid_out(operator, [x, spread], [None, constant], output)
+    made = lay_out(operator, [x, spread], [None, constant], output)
     assert made[1] is output or made[1].base is output
     return made
 
@@ -43,22 +44,22 @@ def test_a_number_is_laid_out_where_numpy_is_slow_with_numbers(operator, is_laid
 
 
 def test_tiles_share_what_was_laid_out():
-    constants, bias = SpreadConstants(), np.arange(64.0)
+    bias = np.arange(64.0)
     views = []
     for rows in (128, 128, 96):
         output = np.empty((rows, 64))
         given = [output.copy(), np.broadcast_to(bias, output.shape)]
-        views.append(constants.laid_out(Operator.ADD, given, [None, bias], output)[0][1])
+        views.append(lay_out(Operator.ADD, given, [None, bias], output)[0][1])
     assert views[0].base is views[1].base
     assert all(np.array_equal(each, np.tile(bias, 16)[None].repeat(len(each), 0)) for each in views)
 
 
 def test_views_of_one_constant_at_other_places_are_others():
-    constants, bias = SpreadConstants(), np.arange(64.0)
+    bias = np.arange(64.0)
     x, output = np.zeros((128, 32)), np.empty((128, 32))
     for start in (0, 32, 7):
         part = np.broadcast_to(bias[start : start + 32], x.shape)
-        (_, right), _ = constants.laid_out(Operator.ADD, [x, part], [None, bias], output)
+        (_, right), _ = lay_out(Operator.ADD, [x, part], [None, bias], output)
         np.testing.assert_array_equal(right[0, :32], bias[start : start + 32])
 
 
