@@ -12,8 +12,9 @@ import numpy as np
 from walle_stream.engine.graph import Graph, Node, TensorType
 from walle_stream.engine.limits import Budget
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.program import Array, Data, Maps
+from walle_stream.engine.program import Array
 from walle_stream.engine.rules import FLOAT32, check_size
+from walle_stream.engine.values import Data, Maps
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]

@@ -13,8 +13,9 @@ from walle_stream.engine.graph import (
     TensorType,
     ValueType,
 )
-from walle_stream.engine.program import Array, Data, DType, Maps
+from walle_stream.engine.program import Array, DType
 from walle_stream.engine.rules import BOOL, TEXT, check_size, is_floating, is_integer, native
+from walle_stream.engine.values import Data, Maps
 from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 
 _NAMES_SHOWN = 20

@@ -12,10 +12,10 @@ from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Model, ValueType
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Limits
-from walle_stream.engine.module import GraphRunner, plain
-from walle_stream.engine.program import Maps
+from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.session import Session, owned, read_model, read_model_bytes
 from walle_stream.engine.threads import checked_threads, run_with
+from walle_stream.engine.values import Maps, plain
 from walle_stream.errors import EngineError
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from walle_stream.engine.lowering.trace import (
     tensors_of,
     trace,
 )
-from walle_stream.engine.program import Array, Data, Maps, Program, Tensor
+from walle_stream.engine.program import Array, Program, Tensor
+from walle_stream.engine.values import Data, arrays_of, mapped
 from walle_stream.errors import EngineError
 
 PLANS_MAX: Final = 64
@@ -254,42 +255,10 @@ class GraphRunner:
         return stage.rest(tuple(left)) if left else None
 
 
-def arrays_of(data: Data) -> list[Array]:
-    """Return the arrays of a value: an array itself, those of a sequence in order, or none."""
-    if isinstance(data, list):
-        return [array for element in data for array in arrays_of(element)]
-    if isinstance(data, Maps):
-        return [data.keys, data.values]
-    return [] if data is None else [data]
-
-
-def plain(data: Data) -> Any:
-    """Return a value as callers get it: maps become dicts, whose values are Python's own."""
-    if isinstance(data, list):
-        return [plain(element) for element in data]
-    if not isinstance(data, Maps):
-        return data
-    keys, rows = data.keys.tolist(), data.values.tolist()
-    if data.values.ndim == 1:
-        return dict(zip(keys, rows, strict=True))
-    return [dict(zip(keys, row, strict=True)) for row in rows]
-
-
 def _elements(
     result: Mapping[Tensor, Array], copied: Callable[[Array], Array], tensor: Tensor
 ) -> Array:
     return result[tensor] if tensor.data is None else copied(tensor.data)
-
-
-def mapped(data: Any, function: Callable[[Any], Any], gather: Callable[..., Any] = list) -> Any:
-    """Apply a function to each tensor of a value; ``gather`` collects those of a sequence."""
-    if data is None:
-        return None
-    if isinstance(data, list):
-        return gather(mapped(element, function, gather) for element in data)
-    if isinstance(data, Maps):
-        return Maps(function(data.keys), function(data.values))
-    return function(data)
 
 
 def _described(name: str, is_known: bool, array: Array) -> Tensor:

@@ -18,7 +18,8 @@ from walle_stream.engine.module import Backend, GraphRunner
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.planning.placement import Placement
-from walle_stream.engine.program import Array, Data, Program, Step, Tensor
+from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.engine.values import Data
 from walle_stream.errors import EngineError
 
 

@@ -17,19 +17,6 @@ from walle_stream.engine.region import Region, Shape
 type Array = np.ndarray[Any, Any]
 type DType = np.dtype[Any]
 
-type Data = Array | list["Data"] | Maps[Array] | None
-"""A value at run time: a tensor's elements, a sequence, maps, or an empty optional."""
-
-
-@dataclass(frozen=True, slots=True)
-class Maps[T]:
-    """A map, or a sequence of maps that have the same keys, as two tensors."""
-
-    keys: T
-    """``(E,)`` of int64 or strings."""
-    values: T
-    """``(E,)`` for a map, ``(N, E)`` for a sequence."""
-
 
 class ShapeUnknown(Exception):  # noqa: N818  # a signal between lowering and the module, no error
     """A rule asked for the shape of a tensor that is known only after a run."""

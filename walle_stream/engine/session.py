@@ -12,11 +12,12 @@ from walle_stream.engine.graph import Graph, Model, TensorType
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Budget, Limits, guarded
 from walle_stream.engine.lowering.trace import constant_tensors, trace
-from walle_stream.engine.module import Piece, arrays_of, mapped, plain
-from walle_stream.engine.program import Array, Data, Tensor
+from walle_stream.engine.module import Piece
+from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
 from walle_stream.engine.threads import checked_threads, run_with
+from walle_stream.engine.values import Data, arrays_of, mapped, plain
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 if TYPE_CHECKING:

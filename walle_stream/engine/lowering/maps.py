@@ -8,8 +8,8 @@ from walle_stream.engine.lowering.lookups import indices_of
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.scores import as_matrix, labels
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Maps
 from walle_stream.engine.rules import FLOAT32, TEXT
+from walle_stream.engine.values import Maps
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 

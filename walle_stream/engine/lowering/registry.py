@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.program import Array, DType, Maps, Tensor
+from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.rules import is_integer
+from walle_stream.engine.values import Maps
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Value = Tensor | list["Value"] | Maps[Tensor] | None

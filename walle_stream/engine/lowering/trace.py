@@ -15,7 +15,8 @@ from walle_stream.engine.limits import Budget, Limits
 from walle_stream.engine.lowering.builder import Builder, Compute, ValueUnknown
 from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
 from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rules
-from walle_stream.engine.program import Array, Maps, ShapeUnknown, Tensor
+from walle_stream.engine.program import Array, ShapeUnknown, Tensor
+from walle_stream.engine.values import Maps
 from walle_stream.errors import EngineError, LoweringError
 
 type Functions = Mapping[OperatorKey, Function]

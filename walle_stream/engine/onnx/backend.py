@@ -11,8 +11,9 @@ from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Model
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.module import Backend as EngineBackend
-from walle_stream.engine.module import GraphRunner, plain
+from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.importer import OPSETS, import_model
+from walle_stream.engine.values import plain
 from walle_stream.errors import EngineError, ModelError
 
 

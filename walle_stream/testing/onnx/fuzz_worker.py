@@ -22,9 +22,9 @@ from onnx import ModelProto, numpy_helper
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Limits
-from walle_stream.engine.module import GraphRunner, arrays_of
+from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.importer import parse_model
-from walle_stream.engine.program import Data
+from walle_stream.engine.values import Data, arrays_of
 from walle_stream.errors import SpecError, WalleError
 from walle_stream.testing.onnx.cases import Case, read_cases
 from walle_stream.testing.onnx.input_mutations import Named, mutate_inputs
