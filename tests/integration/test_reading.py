@@ -20,7 +20,7 @@ def done(walle, tmp_path):
     script.write_text(
         script.read_text().replace(
             "    visits =",
-            "    if ctx.device_id == 'phone-2': raise ValueError('no')\n    visits =",
+            "    if ctx.device_id == 'user-2': raise ValueError('no')\n    visits =",
             1,
         )
     )
@@ -65,7 +65,7 @@ def test_every_reader_reads_where_nothing_can_be_written(walle, done, read_only)
     before = written(done)
     features = walle("features", "list", "--data-dir", read_only).stdout.splitlines()
     assert len(features) == 2
-    assert walle("features", "get", "phone-1", "--data-dir", read_only).stdout.splitlines()
+    assert walle("features", "get", "user-1", "--data-dir", read_only).stdout.splitlines()
     assert len(walle("dead-letters", "list", "--data-dir", read_only).stdout.splitlines()) == 1
     assert "ended" in walle("status", read_only).stdout
     assert json.loads(walle("ledger", read_only, "--json").stdout)["tasks"]
