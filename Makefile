@@ -47,7 +47,7 @@ test-all: setup ## the other tests: second Python, faults, kills, Ray, brokers, 
 	@$(PY) .ci/jobs.py rest $(PY) $(OTHER)/bin/python $(ARGS)
 
 .PHONY: docs pictures
-pictures: setup ## draw the pictures of docs/ from the code and from real runs
+pictures: setup ## write the pictures of docs/
 	@$(PY) docs/pictures.py
 docs: setup ## build the documentation as a site in build/docs; fails on broken links
 	@$(PY) -m pip install -q --disable-pip-version-check -c requirements.lock furo myst-parser sphinx

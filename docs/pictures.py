@@ -1,4 +1,7 @@
-"""Draws the documentation's pictures from the code and from real runs: make pictures."""
+"""Writes the documentation's pictures: make pictures.
+
+Layers, trie and pages come from the code and a real run; the others are drawn here.
+"""
 
 import csv
 import shutil

@@ -69,7 +69,7 @@ def known(result: Mapping[str, Any]) -> Table:
         for each in result["missing"]
     ]
     head = ("engine", "version", "Python", "processes that died", "how it gets its cases")
-    return Table("Who is counted", head, rows)
+    return Table("Engines counted", head, rows)
 
 
 def _cell(subset: Mapping[str, int] | None) -> str:

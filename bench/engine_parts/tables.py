@@ -79,7 +79,7 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         for model in result["models"]
         for name, reason in model["failed"].items()
     ]
-    yield Table("Who takes part", ("engine", "version", "Python", "what to know"), known)
+    yield Table("Participants", ("engine", "version", "Python", "notes"), known)
 
 
 def _merging(models: list[dict[str, Any]]) -> Table:

@@ -13,3 +13,4 @@ def test_the_table_is_that_of_the_results(monkeypatch):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme_figures.with_figures(text, ROOT / "bench/results") == text
     assert readme_figures.table(ROOT / "bench/results") in text
+    assert readme_figures.notes(ROOT / "bench/results") in text

@@ -45,7 +45,7 @@ def test_version_changelog_commit_tag_and_notes(clone):
     done = release(clone, "0.2.0")
     assert done.returncode == 0, done.stderr
     assert '"0.2.0"' in (clone / "walle_stream/__init__.py").read_text()
-    assert "## [0.2.0] - 2" in (clone / "CHANGELOG.md").read_text()
+    assert "## [Unreleased]\n\n## [0.2.0] - 2" in (clone / "CHANGELOG.md").read_text()
     assert (clone / "dist/0.2.0/NOTES.md").read_text() == "walle_stream 0.2.0\n\n- New.\n"
     assert git(clone, "log", "-1", "--format=%s") == "Release 0.2.0"
     assert git(clone, "tag", "--list", "--format=%(objecttype) %(subject)") == (

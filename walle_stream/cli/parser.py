@@ -72,7 +72,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     parser = _OneLineParser(
         prog="walle",
         usage="walle [-h] [--version] COMMAND ...",
-        description="Features made at the device: event-driven streaming on actors.",
+        description="Turn each user's clicks into features for recommendation models.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"walle {__version__}")
@@ -275,7 +275,7 @@ def _add_dead_letters(commands: Any) -> None:
     listing = verbs.add_parser("list", help="every dead letter with its reason")
     listing.set_defaults(run=_later("dead_letters", "listing"))
     replay = verbs.add_parser(
-        "replay", help="give their records to the source again, or write them into a file"
+        "replay", help="return their records to the source's topic, or write them to a file, or write them into a file"
     )
     place = replay.add_mutually_exclusive_group()
     place.add_argument(
