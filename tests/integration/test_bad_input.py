@@ -360,7 +360,8 @@ def test_output_into_a_closed_pipe_is_no_error(pipeline, walle, tmp_path):
         (["features", "get", "x" * 10_240, "--data-dir", "d"], "the device id has 10240 bytes"),
         (["features", "get", os.fsdecode(b"\xff"), "--data-dir", "d"], "is not valid Unicode"),
         (["status", "d", "--devise", "x" * 10_240], "unrecognized arguments: --devise xxx"),
-        (["rum"], "invalid choice: 'rum'"),
+        (["rum"], "invalid choice: 'rum', did you mean 'run'?"),
+        (["run", "shop", "--ledgr"], "--ledgr, did you mean --ledger?; see walle run --help"),
         ([], "COMMAND"),
     ],
 )

@@ -1,15 +1,15 @@
 """The command line's grammar; each sub-command's code is imported when it runs."""
 
 import argparse
-import sys
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final, NoReturn, override
+from typing import Any, Final
 
 from walle_stream import __version__
 from walle_stream.cli.completion import SHELLS
 from walle_stream.cli.groups import Commands
+from walle_stream.cli.one_line import OneLineParser
 from walle_stream.types import HOSTS_MAX, device_id_problem
 
 COMMANDS_GROUP: Final = "walle_stream.commands"
@@ -19,48 +19,6 @@ TASK_COMMANDS_GROUP: Final = "walle_stream.task_commands"
 """Entry point group of further verbs of ``walle task``: ``add(subparsers)``."""
 
 _ROUTES: Final = ("decode", "oversized", "invalid", "late", "task", "overflow")
-_WORD_MAX: Final = 100
-_USAGE_EXIT: Final = 2
-
-
-class _OneLineParser(argparse.ArgumentParser):
-    """Parser that takes options and positionals in any order, and reports errors in one line."""
-
-    _has_commands = False
-    _behind: list[str] | None = (
-        None  # "--" and the arguments after it, during parse_known_intermixed_args
-    )
-
-    @override
-    def add_subparsers(self, **kwargs: Any) -> Any:
-        self._has_commands = True
-        return super().add_subparsers(**kwargs)
-
-    @override
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        # parse_known_args of 3.13 refuses an optional positional after an option
-        arguments = list(sys.argv[1:] if args is None else args)
-        if self._has_commands:
-            return super().parse_known_args(arguments, namespace)
-        if self._behind is None:
-            self._behind = []
-            try:
-                return self.parse_known_intermixed_args(arguments, namespace)
-            finally:
-                self._behind = None
-        # 3.13.0 calls this again for options, then for positionals, and would lose the "--"
-        cut = arguments.index("--") if "--" in arguments else len(arguments)
-        behind, self._behind = self._behind, arguments[cut:]
-        return super().parse_known_args([*arguments[:cut], *behind], namespace)
-
-    @override
-    def error(self, message: str) -> NoReturn:
-        # arguments may have any length and bytes; only --help shows the usage
-        words = (
-            word if len(word) <= _WORD_MAX else f"{word[:_WORD_MAX]}..."
-            for word in message.encode(errors="backslashreplace").decode().split()
-        )
-        self.exit(_USAGE_EXIT, f"walle: {' '.join(words)}; see {self.prog} --help\n")
 
 
 def build_parser(command: str = "") -> argparse.ArgumentParser:
@@ -69,7 +27,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     ``command`` is the first argument, if known. Commands of other packages are imported only if
     ``command`` may be theirs, because that takes longer than all commands here.
     """
-    parser = _OneLineParser(
+    parser = OneLineParser(
         prog="walle",
         usage="walle [-h] [--version] COMMAND ...",
         description="Turn each user's clicks into features for recommendation models.",
@@ -275,7 +233,8 @@ def _add_dead_letters(commands: Any) -> None:
     listing = verbs.add_parser("list", help="every dead letter with its reason")
     listing.set_defaults(run=_later("dead_letters", "listing"))
     replay = verbs.add_parser(
-        "replay", help="return their records to the source's topic, or write them to a file, or write them into a file"
+        "replay",
+        help="return their records to the source's topic, or write them into a file",
     )
     place = replay.add_mutually_exclusive_group()
     place.add_argument(

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -26,7 +26,13 @@ def features_list(options: argparse.Namespace) -> int:
 
 def features_get(options: argparse.Namespace) -> int:
     """Print the features of one device."""
-    _print(features_lines(options.data_dir, device_id=options.device, task=options.task))
+    lines = features_lines(options.data_dir, device_id=options.device, task=options.task)
+    first = next(lines, None)
+    if first is None:
+        line = f"device {options.device!r} has no features: walle features list shows the devices"
+        print(f"walle: {line}", file=sys.stderr)
+    else:
+        _print(chain([first], lines))
     return 0
 
 
