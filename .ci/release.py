@@ -55,9 +55,7 @@ def with_version(changelog: str, version: str, date: str) -> tuple[str, str]:
         ValueError: The changelog has no text for this version.
     """
     if f"## [{version}]" not in changelog:
-        changelog = changelog.replace(
-            _UNRELEASED, f"{_UNRELEASED}\n\n## [{version}] - {date}", 1
-        )
+        changelog = changelog.replace(_UNRELEASED, f"{_UNRELEASED}\n\n## [{version}] - {date}", 1)
     _, _, section = changelog.partition(f"## [{version}]")
     notes = section.partition("\n")[2].partition("\n## [")[0].strip()
     if not notes:

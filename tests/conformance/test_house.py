@@ -177,8 +177,8 @@ def test_importing_the_package_is_light():
 
 def test_the_newest_changelog_entry_is_this_version():
     text = (ROOT / "CHANGELOG.md").read_text()
-    versions = re.findall(r"^## \[(.+?)\]", text, re.MULTILINE)
-    assert [*versions, "0.1.0"][versions[0] == "Unreleased"] == walle_stream.__version__
+    released = re.findall(r"^## \[(\d.+?)\]", text, re.MULTILINE)
+    assert released[:1] in ([], [walle_stream.__version__])  # none was made yet
 
 
 def test_the_architecture_page_is_short():
