@@ -69,8 +69,8 @@ class Derived:
 
     def _keep(self, key: Hashable, leaves: frozenset[int], array: Array) -> None:
         result = _Result(key, leaves, array, self._lost)
-        if result.owned in self._keys:
-            return  # a view of a source needs no entry
+        if result.owned in self._keys or not leaves <= self._keys.keys():
+            return  # a view of a source needs no entry, and a source may be freed by now
         self._results[key] = self._made[result.owned] = result
         for leaf in leaves:
             self._keys[leaf].add(key)

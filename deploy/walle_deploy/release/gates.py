@@ -31,7 +31,7 @@ from walle_deploy.release.memory import Folded, Memory
 from walle_deploy.release.rates import Rate, rate_of, share_of
 
 type Outcome = Literal["go", "wait", "stop"]
-"""``wait`` means that there is not enough data yet."""
+"""``wait``: the gate needs more data."""
 
 GATES: Final = 4
 """Number of gates that share the error rate, even if some are off or have nothing to compare."""

@@ -47,8 +47,8 @@ async def read_body(request: Request, max_bytes: int, share: BodyShare) -> bytes
     The body must be unread. The caller holds the share of the room until the body is not needed.
 
     Returns:
-        The body, or an answer. 413 means that the body is too long, and 503 that there is no room
-        now; both close the connection. 400 means that the client hung up, and is never read.
+        The body, or an answer: 413 for a body that is too long, 503 while memory is short, 400
+        after the client hung up. 413 and 503 close the connection.
     """
     body = bytearray()
     try:

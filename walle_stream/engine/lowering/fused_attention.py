@@ -289,7 +289,7 @@ def _put_behind(
     # a cache of a length with what is new behind the first elements, as many as ``starts`` says
     builder, groups, tokens = call.builder, call.number("kv_num_heads"), new.shape[1]
     if past is None:
-        raise LoweringError("input 3 is missing, although the tokens are not all that there are")
+        raise LoweringError("input 3 is missing, but some tokens are left out")
     heads = split_heads(builder, new, groups)
     both = moves.concat(builder, [past, heads], 2)
     batch, _, rows, width = both.shape

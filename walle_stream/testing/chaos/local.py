@@ -46,7 +46,7 @@ class LocalTarget:
     """Weight of a VM against 1 for the run; low, since process VMs are rare here."""
 
     batch_events = 20
-    """Default batch size; small, so that there are many commits to hit."""
+    """Default batch size: a small one makes many commits for kills to hit."""
 
     def __init__(self, plan: ChaosPlan, folder: Path) -> None:
         """Prepare a target.
